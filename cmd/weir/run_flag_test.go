@@ -111,7 +111,7 @@ func flagCases() map[string]flagCase {
 		"image-verification": {words: "--image-verification=enabled", refused: later},
 
 		// What needs an engine.
-		"publish":                 {words: "--publish=8080:80", refused: later},
+		"publish":                 {words: "--publish=[::1]:8081:80", kept: `[::1]:8081:80`, path: "Workload.Publish", want: "[{IP:::1 Host:8081 Container:80}]", usual: "[]"},
 		"allow-container-gateway": {words: "--allow-container-gateway", kept: "allowContainerGateway: true", path: "Workload.Gateway", want: "true", usual: "false"},
 		"runtime-image":           {words: "--runtime-image=alpine", refused: later},
 		"runtime-add-package":     {words: "--runtime-add-package=git", refused: later},

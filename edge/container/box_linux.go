@@ -39,6 +39,7 @@ type Box struct {
 	changed bool // the user is another one than the image's
 	notes   []string
 	hidden  []mount.Mount // what lies over what ignore patterns name
+	volumes []mount.Mount // that the engine keeps
 
 	engine *Engine
 	id     string
@@ -92,10 +93,18 @@ func (m *Machine) Open(ctx context.Context, c Config) (*Box, error) {
 			return nil, &sandbox.MountError{Path: h.Host, Why: err.Error(), Next: "name another path inside"}
 		}
 	}
+	for _, v := range c.Volumes {
+		if err := inside(v.Target); err != nil {
+			return nil, &sandbox.MountError{Path: v.Name, Why: err.Error(), Next: "name another path inside"}
+		}
+	}
 	for _, path := range c.Writable {
 		if err := inside(path); err != nil {
 			return nil, &sandbox.MountError{Path: path, Why: err.Error(), Next: "name another path"}
 		}
+	}
+	if b.volumes, err = e.keep(ctx, mark, image, &c); err != nil {
+		return nil, fmt.Errorf("container of %s: %w", c.Name, err)
 	}
 	if b.hidden, err = m.hidden(&c); err != nil {
 		return nil, fmt.Errorf("container of %s: %w", c.Name, err)
@@ -109,7 +118,7 @@ func (m *Machine) Open(ctx context.Context, c Config) (*Box, error) {
 		if err != nil {
 			return nil, fmt.Errorf("container of %s: %w", c.Name, err)
 		}
-		if b.link.UID() != 0 || c.RunAs != "" {
+		if b.link.UID() != 0 || c.RunAs != "" || c.Privileged {
 			break
 		}
 		b.Close()
@@ -121,6 +130,9 @@ func (m *Machine) Open(ctx context.Context, c Config) (*Box, error) {
 	}
 	if changed && c.RunAs == "" {
 		b.notes = append(b.notes, fmt.Sprintf("%s: its image runs as root: it runs as %s in place of that; --run-as image lets it be root", c.Name, user))
+	}
+	if c.Privileged {
+		b.notes = append(b.notes, c.Name+": it is privileged, as its profile asks for: it can do what root of this machine can")
 	}
 	if c.Opened != nil {
 		c.Opened(b)
@@ -234,7 +246,10 @@ func (b *Box) shape(mark, user string, mounts []sandbox.Held) (*engine.Config, *
 		labels[name] = value
 	}
 	labels[labelName], labels[labelOwner], labels[labelManager] = c.Name, strconv.Itoa(os.Getuid()), mark
-	setup := "filter=1,drop=1,files=" + strconv.Itoa(c.Files)
+	setup := "files=" + strconv.Itoa(c.Files)
+	if !c.Privileged {
+		setup += ",filter=1,drop=1"
+	}
 	if c.Outlet != nil {
 		setup += sandbox.OutletSetup(c.Outlet, c.Port)
 	}
@@ -251,6 +266,9 @@ func (b *Box) shape(mark, user string, mounts []sandbox.Held) (*engine.Config, *
 		LogConfig: engine.LogConfig{Type: "none"}, RestartPolicy: engine.RestartPolicy{Name: engine.RestartPolicyDisabled}, AutoRemove: true,
 		Resources: engine.Resources{Memory: c.Memory, MemorySwap: c.Memory, PidsLimit: &pids, NanoCPUs: int64(c.CPUs * 1e9)},
 		Tmpfs:     map[string]string{"/tmp": "rw,exec,nosuid,nodev,size=64m,mode=1777"},
+	}
+	if c.Privileged {
+		host.Privileged, host.CapDrop, host.SecurityOpt = true, nil, nil
 	}
 	if c.Network != "" {
 		host.NetworkMode = engine.NetworkMode(c.Network)
@@ -274,6 +292,11 @@ func (b *Box) shape(mark, user string, mounts []sandbox.Held) (*engine.Config, *
 		config.Cmd = append(config.Cmd, m.Inside, strconv.FormatUint(m.Device, 10), strconv.FormatUint(m.File, 10))
 	}
 	host.Mounts = append(host.Mounts, b.hidden...)
+	for _, m := range b.volumes {
+		taken = append(taken, m.Target)
+		delete(host.Tmpfs, m.Target)
+		host.Mounts = append(host.Mounts, m)
+	}
 	// What an image declares as a volume would be one of the engine's, on disk, and stay.
 	for _, path := range slices.Concat(c.Writable, b.image.Volumes) {
 		if slices.Contains(taken, path) || host.Tmpfs[path] != "" {

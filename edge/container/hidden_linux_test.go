@@ -50,3 +50,21 @@ func TestHidden(t *testing.T) {
 		}
 	}
 }
+
+// A privileged container is one of the engine's, with nothing taken away but what is not about
+// rights; and its user is that of the image.
+func TestPrivileged(t *testing.T) {
+	b := &Box{config: Config{Name: "x", Network: "none", Privileged: true}.withDefaults(), image: &Image{ID: "sha256:x"}}
+	user, changed := b.config.user(b.image)
+	if user != "" || changed {
+		t.Errorf("it runs as %q", user)
+	}
+	config, host := b.shape("mark", user, nil)
+	if !host.Privileged || len(host.CapDrop) > 0 || len(host.SecurityOpt) > 0 || !host.ReadonlyRootfs || host.NetworkMode != "none" || host.Memory == 0 || strings.Contains(config.Cmd[1], "drop") || strings.Contains(config.Cmd[1], "filter") {
+		t.Errorf("%+v, %q", host, config.Cmd)
+	}
+	b.config.Privileged = false
+	if _, host := b.shape("mark", user, nil); host.Privileged || len(host.CapDrop) == 0 {
+		t.Errorf("%+v", host)
+	}
+}

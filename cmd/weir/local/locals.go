@@ -47,6 +47,8 @@ type Locals struct {
 	machine *sandbox.Machine
 	engines *container.Machine // nil before the first container
 	modules *modules           // nil before the first server in WebAssembly
+
+	ports ports // that workloads publish
 }
 
 // New makes one for the workloads of a configuration.
@@ -146,6 +148,11 @@ func (l *Locals) Close() {
 		l.machine.Close()
 	}
 	if l.engines != nil {
+		if l.made { // nobody finds them again
+			if err := l.engines.RemoveVolumes(context.Background(), ""); err != nil {
+				l.engines.Log.Warn("volumes of containers are left", "error", err)
+			}
+		}
 		l.engines.Close()
 	}
 	if l.modules != nil {
@@ -180,8 +187,17 @@ func (l *Locals) Start(s serve.Starting) (backend.Local, error) {
 	if _, err := secretsOf(context.Background(), &s, &given); err != nil { // one that is missing is told at the start
 		return nil, err
 	}
-	launch, err := l.starter(&s, environment(&s, &given), of)
+	holder := func(string) string { return "" }
+	if l.keeper != nil {
+		holder = l.keeper.holder
+	}
+	out, err := l.ports.open(w, s.Log, holder)
 	if err != nil {
+		return nil, err
+	}
+	launch, err := l.starter(&s, environment(&s, &given), of, out)
+	if err != nil {
+		out.close()
 		return nil, err
 	}
 	c := stdio.Config{
@@ -212,9 +228,10 @@ func (l *Locals) Start(s serve.Starting) (backend.Local, error) {
 	if w.Port > 0 {
 		server, err := stdio.NewHTTP(c, dialer(w.Host))
 		if err != nil {
+			out.close()
 			return nil, err
 		}
-		one := &web{server, launch}
+		one := &web{server, launch, out}
 		if of != nil {
 			of.has(one)
 		}
@@ -222,17 +239,19 @@ func (l *Locals) Start(s serve.Starting) (backend.Local, error) {
 	}
 	bridge, err := stdio.New(c)
 	if err != nil {
+		out.close()
 		return nil, err
 	}
-	one := &boxed{bridge, launch}
+	one := &boxed{bridge, launch, out}
 	if of != nil {
 		of.has(one)
 	}
 	return one, nil
 }
 
-// starter makes what starts a workload. What it opens is told to of, unless that is nil.
-func (l *Locals) starter(s *serve.Starting, environment func(context.Context) ([]string, error), of *opened) (starter, error) {
+// starter makes what starts a workload. What it opens is told to of, unless that is nil, and to
+// what publishes its ports.
+func (l *Locals) starter(s *serve.Starting, environment func(context.Context) ([]string, error), of *opened, ports *published) (starter, error) {
 	w := &s.Workload
 	network := networkOf(w)
 	var out sandbox.Outlet
@@ -253,8 +272,11 @@ func (l *Locals) starter(s *serve.Starting, environment func(context.Context) ([
 		}
 		c := containerOf(w)
 		c.Environment, c.Protected, c.Sockets, c.Outlet, c.Ignore = environment, l.guarded(state), filepath.Join(dir, "sock"), out, l.ignores(w)
-		if of != nil {
-			c.Opened = of.contained
+		c.Opened = func(b *container.Box) {
+			ports.has(b)
+			if of != nil {
+				of.contained(b)
+			}
 		}
 		return newContained(engines, c, s.Log), nil
 	}
@@ -271,8 +293,11 @@ func (l *Locals) starter(s *serve.Starting, environment func(context.Context) ([
 		return nil, err
 	}
 	c.Environment, c.Protected, c.Outlet, c.Ignore = environment, l.guarded(state), out, l.ignores(w)
-	if of != nil {
-		c.Opened = of.boxed
+	c.Opened = func(b *sandbox.Sandbox) {
+		ports.has(b)
+		if of != nil {
+			of.boxed(b)
+		}
 	}
 	return newLauncher(machine, c, s.Log)
 }

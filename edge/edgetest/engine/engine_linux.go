@@ -189,6 +189,11 @@ func (e *Engine) Close() {
 
 // ask makes one request to the engine.
 func (e *Engine) ask(method, path string, body io.Reader) ([]byte, error) {
+	return e.send(method, path, "application/x-tar", body)
+}
+
+// send makes one request to the engine, with a body of a type.
+func (e *Engine) send(method, path, kind string, body io.Reader) ([]byte, error) {
 	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", e.Socket)
 	}}
@@ -197,7 +202,7 @@ func (e *Engine) ask(method, path string, body io.Reader) ([]byte, error) {
 		return nil, err
 	}
 	if body != nil {
-		req.Header.Set("Content-Type", "application/x-tar")
+		req.Header.Set("Content-Type", kind)
 	}
 	resp, err := (&http.Client{Transport: transport, Timeout: 60 * time.Second}).Do(req)
 	if err != nil {
@@ -227,6 +232,14 @@ func (e *Engine) Get(t testing.TB, path string, into any) {
 func (e *Engine) Do(t testing.TB, method, path string) {
 	t.Helper()
 	if _, err := e.ask(method, path, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Post makes a request with a body of JSON.
+func (e *Engine) Post(t testing.TB, path, body string) {
+	t.Helper()
+	if _, err := e.send("POST", path, "application/json", strings.NewReader(body)); err != nil {
 		t.Fatal(err)
 	}
 }
