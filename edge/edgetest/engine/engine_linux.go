@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -30,6 +31,7 @@ import (
 type Engine struct {
 	Dir    string // of all that it has
 	Socket string
+	Shared bool // it is in the network namespace of the test, and not in one of its own
 	cmd    *exec.Cmd
 	ended  chan error
 }
@@ -73,11 +75,26 @@ func Open() (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{Dir: dir, Socket: filepath.Join(dir, "d.sock")}
-	if err := e.Run(); err != nil {
-		e.Close()
+	return e, e.first()
+}
+
+// OpenHere starts an engine in the network namespace of the test.
+func OpenHere() (*Engine, error) {
+	dir, err := os.MkdirTemp("", "weir-engine-")
+	if err != nil {
 		return nil, err
 	}
-	return e, nil
+	e := &Engine{Dir: dir, Socket: filepath.Join(dir, "d.sock"), Shared: true}
+	return e, e.first()
+}
+
+// first runs the engine, or removes what it has.
+func (e *Engine) first() error {
+	err := e.Run()
+	if err != nil {
+		e.Close()
+	}
+	return err
 }
 
 // Run starts the engine anew after Stop or Kill.
@@ -90,6 +107,9 @@ func (e *Engine) Run() error {
 	e.cmd = exec.Command("dockerd", "--host", "unix://"+e.Socket, "--data-root", e.path("data"), "--exec-root", e.path("exec"), "--pidfile", e.path("pid"), "--ip6tables=false", "--shutdown-timeout", "2")
 	e.cmd.Stdout, e.cmd.Stderr = log, log
 	e.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Setsid: true, Pdeathsig: syscall.SIGTERM}
+	if e.Shared {
+		e.cmd.SysProcAttr.Cloneflags = 0
+	}
 	started, ended := make(chan error), make(chan error, 1)
 	go func() { // the thread that starts it lives as long, or its end would be the engine's
 		runtime.LockOSThread()
@@ -242,6 +262,37 @@ func (e *Engine) Post(t testing.TB, path, body string) {
 	if _, err := e.send("POST", path, "application/json", strings.NewReader(body)); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// PostFor is as Post, and reads what comes back.
+func (e *Engine) PostFor(t testing.TB, path, body string, into any) {
+	t.Helper()
+	text, err := e.send("POST", path, "application/json", strings.NewReader(body))
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Processes are those of a container, as this machine numbers them.
+func (e *Engine) Processes(t testing.TB, id string) (pids []int) {
+	t.Helper()
+	var top struct {
+		Titles    []string
+		Processes [][]string
+	}
+	e.Get(t, "/containers/"+id+"/top", &top)
+	at := slices.Index(top.Titles, "PID")
+	for _, one := range top.Processes {
+		pid, err := strconv.Atoi(one[at])
+		if err != nil {
+			t.Fatalf("%v", top)
+		}
+		pids = append(pids, pid)
+	}
+	return pids
 }
 
 // Containers are the ids of all containers.

@@ -20,6 +20,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +31,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/weir-edge/weir/edge/edgetest/need"
 )
 
 // farVariable marks the process of a test that is the hosts outside: the internet, metadata
@@ -451,6 +454,32 @@ func Far(t *testing.T) (asked func() map[string]int) {
 		}
 		return counts
 	}
+}
+
+// roomVariable marks the process in which a test runs once more.
+const roomVariable = "WEIR_TEST_ESCAPE"
+
+// InRoom runs a test once more in a network and mount namespace of its own, as root, and takes
+// over its verdict. It returns true in that process.
+func InRoom(t *testing.T) bool {
+	t.Helper()
+	need.Of(t, os.Geteuid() == 0, "root makes the network of this test")
+	_, err := exec.LookPath("ip")
+	need.Of(t, err == nil, "ip (iproute2) makes the network of this test")
+	if os.Getenv(roomVariable) != "" {
+		return true
+	}
+	cmd := exec.Command("/proc/self/exe", "-test.run", "^"+t.Name()+"$", "-test.v", "-test.count=1", "-test.timeout=5m")
+	cmd.Env = append(os.Environ(), roomVariable+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	runtime.LockOSThread() // the death of the thread that started it would be its own
+	defer runtime.UnlockOSThread()
+	out, err := cmd.CombinedOutput()
+	if err != nil || !bytes.Contains(out, []byte("--- PASS")) {
+		t.Fatalf("in a network of its own: %v\n%s", err, out)
+	}
+	t.Logf("%s", out)
+	return false
 }
 
 // Results are what a probe said of each try.
