@@ -43,7 +43,7 @@ func letOut(t *testing.T, m *Machine, r escape.Round) (said map[string]string, l
 
 // TestV01Container tries from containers what TestV01Egress tries from sandboxes: V01 to V20,
 // isolated with one host, with the profile network, with the gateway, and with the profile none
-// (G33). The engine is in the network of the test, whose other containers live.
+// (G33), in both forms of the link. The engine is in the network of the test, whose other containers live.
 func TestV01Container(t *testing.T) {
 	engine.Need(t)
 	if !escape.InRoom(t) {
@@ -59,8 +59,19 @@ func TestV01Container(t *testing.T) {
 	// 1. What is outside is reached from outside; so is another container (V10).
 	escape.Alive(t, shared.probe, asked)
 	other := neighbour(t, e)
-	m := machine(t, e)
+	escape.Neighbour(t, shared.probe)
+	for _, form := range []Link{LinkSocket, LinkAttach} {
+		t.Run(string(form), func(t *testing.T) {
+			m := machine(t, e)
+			m.Link = form
+			tryForm(t, m, near, other, asked)
+		})
+	}
+}
 
+// tryForm makes the rounds of TestV01Container in one form of the link.
+func tryForm(t *testing.T, m *Machine, near *escape.Outside, other string, asked func() map[string]int) {
+	t.Helper()
 	// 2. Nothing of it from inside, one host at one port.
 	isolated := escape.Isolated(near)
 	isolated.Wants["connect:"+other] = "403"
@@ -95,7 +106,6 @@ func TestV01Container(t *testing.T) {
 	}
 
 	// 5. The gateway, when it was allowed.
-	escape.Neighbour(t, shared.probe)
 	letOut(t, m, escape.Gateway())
 	near.Unreached()
 
@@ -164,7 +174,12 @@ func TestV21Container(t *testing.T) {
 		"unix:/.weir/link/link", "read:/.weir/inside", "write:/.weir/link/link", "write:/.weir/inside", // V22
 		"ioctl:0x5412", "ioctl:0x541c", "ioctl:0x100005412", "write:/dev/console", "write:/dev/tty", "write:/dev/tty1", "write:/proc/sysrq-trigger", // V23
 	}
-	for _, user := range []string{"", "image"} {
+	for _, one := range []struct {
+		user string
+		link Link
+	}{{"", LinkSocket}, {"image", LinkSocket}, {"", LinkAttach}, {"image", LinkAttach}} {
+		user := one.user
+		m.Link = one.link
 		image(t, e, "probe:1", engine.Config{})
 		c := config(t, slices.Concat(refused, []string{"signal:1", "list:/.weir/link", "status:"})...)
 		c.RunAs = user

@@ -31,7 +31,8 @@ import (
 type Engine struct {
 	Dir    string // of all that it has
 	Socket string
-	Shared bool // it is in the network namespace of the test, and not in one of its own
+	Shared bool   // it is in the network namespace of the test, and not in one of its own
+	Hidden string // a directory of which it sees nothing, as if it was on another machine; "" for none
 	cmd    *exec.Cmd
 	ended  chan error
 }
@@ -88,6 +89,16 @@ func OpenHere() (*Engine, error) {
 	return e, e.first()
 }
 
+// OpenHiding starts an engine that sees nothing of a directory.
+func OpenHiding(hidden string) (*Engine, error) {
+	dir, err := os.MkdirTemp("", "weir-engine-")
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{Dir: dir, Socket: filepath.Join(dir, "d.sock"), Hidden: hidden}
+	return e, e.first()
+}
+
 // first runs the engine, or removes what it has.
 func (e *Engine) first() error {
 	err := e.Run()
@@ -105,6 +116,9 @@ func (e *Engine) Run() error {
 	}
 	defer log.Close()
 	e.cmd = exec.Command("dockerd", "--host", "unix://"+e.Socket, "--data-root", e.path("data"), "--exec-root", e.path("exec"), "--pidfile", e.path("pid"), "--ip6tables=false", "--shutdown-timeout", "2")
+	if e.Hidden != "" { // in a mount namespace of its own
+		e.cmd = exec.Command("unshare", append([]string{"--mount", "sh", "-c", `mount -t tmpfs none "$0" && exec "$@"`, e.Hidden}, e.cmd.Args...)...)
+	}
 	e.cmd.Stdout, e.cmd.Stderr = log, log
 	e.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Setsid: true, Pdeathsig: syscall.SIGTERM}
 	if e.Shared {
