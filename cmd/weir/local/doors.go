@@ -90,7 +90,7 @@ var (
 func NewDoors(s serve.Settings, paths workload.Paths, log *slog.Logger) *Doors {
 	s.StateDir = paths.State
 	d := &Doors{settings: s, log: log, open: map[string]*opened{}}
-	d.locals = &Locals{settings: s, cache: paths.Cache, keeper: d, ignore: filepath.Join(paths.Config, IgnoreName), protected: []string{paths.State, paths.Run, paths.Config, paths.Data}}
+	d.locals = &Locals{settings: s, cache: paths.Cache, keeper: d, config: paths.Config, protected: []string{paths.State, paths.Run, paths.Config, paths.Data}}
 	return d
 }
 

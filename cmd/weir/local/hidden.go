@@ -17,14 +17,19 @@ func (l *Locals) ignores(w *compile.Workload) string {
 	if !w.IgnoreGlobally {
 		return ""
 	}
-	if l.ignore != "" {
-		return l.ignore
+	return l.configured(IgnoreName)
+}
+
+// configured is a file of the user's defaults; "" where there is no place for one.
+func (l *Locals) configured(name string) string {
+	if l.config != "" {
+		return filepath.Join(l.config, name)
 	}
-	config, err := os.UserConfigDir()
+	dir, err := os.UserConfigDir()
 	if err != nil {
 		return ""
 	}
-	return filepath.Join(config, "weir", IgnoreName)
+	return filepath.Join(dir, "weir", name)
 }
 
 // whole refuses to give a server in WebAssembly directories of which something is to be

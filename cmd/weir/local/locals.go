@@ -38,7 +38,7 @@ type Locals struct {
 	cache     string   // for the helper; "" for the user's
 	keeper    *Doors   // of a manager, whose workloads these are; nil for those of a configuration
 	protected []string // more places that no server may have mounted
-	ignore    string   // the user's ignore patterns; "" for the usual file
+	config    string   // directory of the user's defaults; "" for the usual one
 
 	mu      sync.Mutex
 	state   string // "" before the first workload
@@ -122,7 +122,11 @@ func (l *Locals) openEngines(log *slog.Logger) (state string, m *container.Machi
 		return "", nil, err
 	}
 	if l.engines == nil {
-		l.engines = container.NewMachine(container.Options{Cache: l.held, State: l.state, Lookup: os.LookupEnv, Log: log})
+		link, err := linkIn(l.configured(defaultsName))
+		if err != nil {
+			return "", nil, err
+		}
+		l.engines = container.NewMachine(container.Options{Cache: l.held, State: l.state, Lookup: os.LookupEnv, Log: log, Link: link})
 	}
 	return l.state, l.engines, nil
 }
