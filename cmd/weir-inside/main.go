@@ -8,6 +8,8 @@
 //	weir-inside socket SETUP PATH [INSIDE DEVICE FILE]…
 //	                                  the same in a container, with the link at a socket, and
 //	                                  what is to be mounted where
+//	weir-inside attached SETUP [INSIDE DEVICE FILE]…
+//	                                  the same, with the link as standard input and output
 //	weir-inside exec SETUP DIR CMD…   what the helper is between fork and exec of a server
 //	weir-inside watch CMD…            starts CMD again when it ends
 //	weir-inside probe                 does nothing, so that a sandbox can be tried
@@ -47,6 +49,15 @@ func main() {
 			}
 			os.Exit(serveLink(s))
 		}
+	case mode == "attached" && len(os.Args) >= 3:
+		if s, ok := parseSetup(os.Args[2]); ok {
+			s.container, s.attached = true, true
+			if err := mounted(os.Args[3:]); err != nil {
+				fatal(err.Error())
+				os.Exit(1)
+			}
+			os.Exit(serveLink(s))
+		}
 	case mode == "exec" && len(os.Args) > 4:
 		if s, ok := parseSetup(os.Args[2]); ok {
 			os.Exit(become(s, os.Args[3], os.Args[4:]))
@@ -56,7 +67,7 @@ func main() {
 	case mode == "probe" && len(os.Args) == 2:
 		return
 	}
-	fatal("usage: weir-inside link SETUP | socket SETUP PATH [INSIDE DEVICE FILE]… | exec SETUP DIR COMMAND… | watch COMMAND… | probe; weir starts it")
+	fatal("usage: weir-inside link SETUP | socket SETUP PATH [INSIDE DEVICE FILE]… | attached SETUP [INSIDE DEVICE FILE]… | exec SETUP DIR COMMAND… | watch COMMAND… | probe; weir starts it")
 	os.Exit(2)
 }
 
@@ -77,6 +88,7 @@ type setup struct {
 	tag      uint // which process of the link this is, and all that it starts
 	guard    int  // the helper's pid
 
+	attached  bool // the link is the container's own standard input and output
 	container bool // somebody else made the sandbox; servers are not told
 
 	// ports are those that the helper listens on for what carries connections out; a server

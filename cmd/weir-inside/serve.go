@@ -26,8 +26,9 @@ var linkFD = 3 // that it is started with, or connects
 
 // helper serves one link.
 type helper struct {
-	setup setup
-	doors *doors // nil where nothing goes out
+	setup  setup
+	doors  *doors    // nil where nothing goes out
+	beside *attached // nil where descriptors are handed over
 
 	sending sync.Mutex
 
@@ -74,12 +75,21 @@ func serveLink(s setup) int {
 	}
 	s.guard = unix.Getpid()
 	h := &helper{setup: s, doors: doors, ids: map[uint32]*server{}, pids: map[int]*server{}, more: make(chan struct{}, 1)}
+	r := link.Reader{Receive: receive}
+	if s.attached {
+		if h.beside, err = attach(); err != nil {
+			return 1
+		}
+		r.Receive = func(p, _ []byte) (int, int, int, error) {
+			n, err := h.beside.frames.Read(p)
+			return n, 0, 0, err
+		}
+	}
 	go h.reap()
 	if doors != nil {
 		go h.admit()
 	}
 	h.send(&link.Message{Kind: link.Hello, A: link.Version, B: uint32(s.guard), C: uint32(unix.Getuid())})
-	r := link.Reader{Receive: receive}
 	for {
 		m, fds, err := r.Next()
 		if err != nil || len(fds) > 0 {
@@ -204,6 +214,10 @@ func receive(p, oob []byte) (n, oobn, flags int, err error) {
 func (h *helper) send(m *link.Message, fds ...int) {
 	h.sending.Lock()
 	defer h.sending.Unlock()
+	if h.beside != nil {
+		_ = h.beside.send(m, fds)
+		return
+	}
 	_ = link.Send(func(p, oob []byte) (int, error) {
 		for {
 			n, err := unix.SendmsgN(linkFD, p, oob, nil, unix.MSG_NOSIGNAL)

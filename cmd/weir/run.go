@@ -110,6 +110,11 @@ func (a *app) runWorkload(cmd *cobra.Command, x *runFlags, args []string) error 
 			return interrupted(ctx, err)
 		}
 		a.remark(cmd, made.Notes)
+		if x.PrintResolvedOverlays {
+			if err := a.printHidden(made.Plan.Servers[0].Backends[0].Workload); err != nil {
+				return err
+			}
+		}
 		if x.dryRun {
 			return a.dryRun(made)
 		}

@@ -111,9 +111,8 @@ func flagCases() map[string]flagCase {
 		"image-verification": {words: "--image-verification=enabled", refused: later},
 
 		// What needs an engine.
-		"publish":                 {words: "--publish=8080:80", refused: later},
+		"publish":                 {words: "--publish=[::1]:8081:80", kept: `[::1]:8081:80`, path: "Workload.Publish", want: "[{IP:::1 Host:8081 Container:80}]", usual: "[]"},
 		"allow-container-gateway": {words: "--allow-container-gateway", kept: "allowContainerGateway: true", path: "Workload.Gateway", want: "true", usual: "false"},
-		"print-resolved-overlays": {words: "--print-resolved-overlays", refused: later},
 		"runtime-image":           {words: "--runtime-image=alpine", refused: later},
 		"runtime-add-package":     {words: "--runtime-add-package=git", refused: later},
 		"ca-cert":                 {words: "--ca-cert=DIR/ca.pem", refused: later},
@@ -277,6 +276,7 @@ func TestRunFlag(t *testing.T) {
 	cases := flagCases()
 	apart := map[string]func(*testing.T){ // what is no part of a manifest
 		"help": runFlagHelp, "foreground": runFlagForeground, "from-config": runFlagFromConfig,
+		"print-resolved-overlays": runFlagPrintResolvedOverlays,
 	}
 	flags := testApp().runCommand().Flags()
 	for _, row := range flagRows(t) {

@@ -45,7 +45,7 @@ func TestWorkloadsRefused(t *testing.T) {
 		"{image: npx, run: {egressPorts: [22]}, permissionProfile: {type: builtin, name: none}}":                                       "a port of none says nothing",
 		"{image: npx, run: {egressPorts: [22], isolateNetwork: false}}":                                                                "and then nothing is blocked",
 		"{image: npx, run: {allowContainerGateway: true, network: none}}":                                                              "spec.run.allowContainerGateway: spec.run.network is none",
-		"{image: npx, run: {publish: ['80:80']}}":                                                                                      "spec.run.publish: not supported yet",
+		"{image: npx, run: {publish: ['80:53']}}":                                                                                      "spec.run.publish[0]: port 53 of a server is that of its way out",
 		"{image: npx, run: {runtimeImage: a}}":                                                                                         "spec.run.runtimeImage: not supported yet",
 		"{image: npx, run: {runtimeAddPackages: [a]}}":                                                                                 "spec.run.runtimeAddPackages: not supported yet",
 		"{image: npx, run: {buildCA: a}}":                                                                                              "spec.run.buildCA: not supported yet",
@@ -98,13 +98,16 @@ data:
 		"{image: fetch, run: {network: mine, isolateNetwork: true}}":                     "mine, and isolateNetwork: take one out",
 		"{image: fetch, run: {sandbox: bwrap}}":                                          "spec.run.sandbox: \"bwrap\" is for processes of this machine",
 		"{image: fetch, run: {imageVerification: enabled}}":                              "nothing verifies images yet",
-		"{image: fetch, run: {publish: ['80:80']}}":                                      "spec.run.publish: not supported yet",
-		"{image: fetch, permissionProfile: {type: configmap, name: p, key: privileged}}": "not supported yet: a privileged container",
-		"{image: fetch, permissionProfile: {type: configmap, name: p, key: volume}}":     "not supported yet: volume://data",
-		"{image: fetch, volumes: [{name: a, hostPath: data, mountPath: /data}]}":         "\"data\" is no absolute path",
-		"{image: 'npx://fetch'}":                                                         "not supported yet: an image that is built",
+		"{image: fetch, run: {publish: ['80:80/udp']}}":                                  "must be HOST:CONTAINER",
+		"{image: fetch, permissionProfile: {type: configmap, name: p, key: privileged}}": "the profile asks for a privileged container",
+		"{image: fetch, permissionProfile: {type: configmap, name: p, key: name}}":       "volume://a b is no volume",
+		"{image: fetch, volumes: [{name: a, hostPath: /a, mountPath: /data}], permissionProfile: {type: configmap, name: p, key: volume}}": "/data is mounted by spec.volumes[0] already",
+		"{image: npx, run: {allowPrivileged: true}}":                             "spec.run.allowPrivileged: a process of this machine has the rights of its user",
+		"{image: fetch, run: {publish: ['80:3128']}}":                            "spec.run.publish[0]: port 3128 of a server is that of its way out",
+		"{image: fetch, volumes: [{name: a, hostPath: data, mountPath: /data}]}": "\"data\" is no absolute path",
+		"{image: 'npx://fetch'}":                                                 "not supported yet: an image that is built",
 	} {
-		plan, said := found(server(spec)+"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: p}\ndata:\n  privileged: '{\"privileged\": true}'\n  volume: '{\"read\": [\"volume://data:/data\"]}'\n", starting)
+		plan, said := found(server(spec)+"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: p}\ndata:\n  privileged: '{\"privileged\": true}'\n  name: '{\"read\": [\"volume://a b:/data\"]}'\n  volume: '{\"read\": [\"volume://a:/data\"]}'\n", starting)
 		if plan != nil || !strings.Contains(said, want) {
 			t.Errorf("%s: plan %v\n%swant %q", spec, plan != nil, said, want)
 		}

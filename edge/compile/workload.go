@@ -33,15 +33,17 @@ type Workload struct {
 	SHA256    string   // of a module, in hexadecimal; "" for any, of a file
 	Args      []string // as given
 	Transport v1beta1.ServerTransport
-	Port      int    // that it listens on; 0 for one that speaks stdio
-	AnyPort   bool   // nobody asked for Port: another will do
-	Host      string // where its port is reached, when that is not its own loopback; "" else
+	Port      int                 // that it listens on; 0 for one that speaks stdio
+	AnyPort   bool                // nobody asked for Port: another will do
+	Host      string              // where its port is reached, when that is not its own loopback; "" else
+	Publish   []v1beta1.Published `json:",omitempty"` // ports of its loopback that this machine listens on, too
 
 	Env      []v1beta1.EnvVar
 	EnvFiles []string         // files, and directories of files; a later one wins, and Env over all
 	Secrets  []SecretVariable // they win over Env
 
 	Mounts         []Mount
+	Volumes        []Volume `json:",omitempty"` // of a container
 	AllowUnsafe    []string // paths of the host that may be mounted although they show much
 	Writable       []string // paths inside with memory of their own
 	IgnoreGlobally bool     // the user's ignore patterns hold for Mounts
@@ -63,6 +65,7 @@ type Workload struct {
 	Sandbox      v1beta1.SandboxGrade
 	RunAs        string            `json:",omitempty"` // of a container: image, or UID[:GID]; "" for the image's user unless that is root
 	Labels       map[string]string `json:",omitempty"` // of a container
+	Privileged   bool              `json:",omitempty"` // of a container: as Profile asks for, and somebody allowed
 
 	// Start tells one start of the workload from another, for who starts it anew; 0 else.
 	Start uint64
@@ -72,6 +75,12 @@ type Workload struct {
 type SecretVariable struct {
 	Variable string
 	SecretKey
+}
+
+// Volume is a directory of a container's own that the container engine keeps.
+type Volume struct {
+	Name, Target string
+	Writable     bool
 }
 
 // Mount makes a path of the host visible inside.
@@ -154,6 +163,7 @@ func (c *compiler) local(o *object, s *v1beta1.MCPServer, form Form) *Workload {
 		}
 	}
 	c.listens(o, s, run, w)
+	c.publishes(o, run, w)
 	if o.text(externalRef) != "" && s.Spec.Transport == v1beta1.ServerStdio && !c.unauthenticated(o) && !c.embeds(o) {
 		c.fail(o, "spec.externalAuthConfigRef", ReasonConflict, "a server that speaks stdio is sent no headers: give it what it needs in spec.secrets, and take this out")
 	}
@@ -179,6 +189,7 @@ func (c *compiler) local(o *object, s *v1beta1.MCPServer, form Form) *Workload {
 	for _, port := range run.EgressPorts {
 		w.EgressPorts = append(w.EgressPorts, int(port))
 	}
+	c.privileged(o, run, w)
 	c.egress(o, w)
 	if w.Network != "" && w.Network != "none" && w.Asked {
 		c.fail(o, "spec.run.network", ReasonConflict, "%s, and isolateNetwork: take one out", brief(w.Network))
@@ -308,9 +319,7 @@ func (c *compiler) profile(o *object, ref *v1beta1.PermissionProfileRef, form Fo
 	case !ok && !o.wrong[at+".name"]:
 		c.fail(o, at+".name", ReasonNotFound, "there is no profile %q: the built-in ones are none and network; another one stands in a ConfigMap", brief(name))
 	case p == nil:
-	case p.Privileged && form == FormContainer:
-		c.fail(o, at, ReasonUnsupported, "not supported yet: a privileged container; take privileged out of the profile")
-	case p.Privileged:
+	case p.Privileged && form != FormContainer:
 		c.fail(o, at, ReasonInvalid, "privileged is for containers: a process of this machine has the rights of its user at the most")
 	case len(p.Network.Inbound.AllowHost) > 0 && !c.set.Doors:
 		c.find(Warning, o, at, ReasonUnused, "network.inbound.allow_host is not used: at the door of the process --allowed-hosts says it")
@@ -349,7 +358,7 @@ func (c *compiler) mounts(o *object, s *v1beta1.MCPServer, w *Workload) {
 			switch {
 			case err != nil: // said where the profile was read
 			case m.Volume != "" && w.Image != "":
-				c.fail(o, "spec.permissionProfile", ReasonUnsupported, "not supported yet: volume://%s, a volume of the container engine: mount a path", brief(m.Volume))
+				c.volume(o, w, inside, Volume{m.Volume, filepath.Clean(m.Target), list.writable})
 			case m.Volume != "":
 				c.fail(o, "spec.permissionProfile", ReasonInvalid, "volume://%s is a volume of a container engine: a process of this machine mounts paths", brief(m.Volume))
 			case !filepath.IsAbs(m.Source):

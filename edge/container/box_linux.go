@@ -38,6 +38,10 @@ type Box struct {
 	command []string
 	changed bool // the user is another one than the image's
 	notes   []string
+	hidden  []mount.Mount // what lies over what ignore patterns name
+	volumes []mount.Mount // that the engine keeps
+
+	attached bool // the engine carries the link
 
 	engine *Engine
 	id     string
@@ -91,21 +95,32 @@ func (m *Machine) Open(ctx context.Context, c Config) (*Box, error) {
 			return nil, &sandbox.MountError{Path: h.Host, Why: err.Error(), Next: "name another path inside"}
 		}
 	}
+	for _, v := range c.Volumes {
+		if err := inside(v.Target); err != nil {
+			return nil, &sandbox.MountError{Path: v.Name, Why: err.Error(), Next: "name another path inside"}
+		}
+	}
 	for _, path := range c.Writable {
 		if err := inside(path); err != nil {
 			return nil, &sandbox.MountError{Path: path, Why: err.Error(), Next: "name another path"}
 		}
+	}
+	if b.volumes, err = e.keep(ctx, mark, image, &c); err != nil {
+		return nil, fmt.Errorf("container of %s: %w", c.Name, err)
+	}
+	if b.hidden, err = m.hidden(&c); err != nil {
+		return nil, fmt.Errorf("container of %s: %w", c.Name, err)
 	}
 	// 3. The container, and the link. The image's text does not always tell that its user is
 	// root: then the helper does, and the container is made again.
 	user, changed := c.user(image)
 	for {
 		b.changed = changed
-		err := b.open(ctx, mark, helper, user, held)
+		err := b.take(ctx, m, mark, helper, user, held)
 		if err != nil {
 			return nil, fmt.Errorf("container of %s: %w", c.Name, err)
 		}
-		if b.link.UID() != 0 || c.RunAs != "" {
+		if b.link.UID() != 0 || c.RunAs != "" || c.Privileged {
 			break
 		}
 		b.Close()
@@ -117,6 +132,12 @@ func (m *Machine) Open(ctx context.Context, c Config) (*Box, error) {
 	}
 	if changed && c.RunAs == "" {
 		b.notes = append(b.notes, fmt.Sprintf("%s: its image runs as root: it runs as %s in place of that; --run-as image lets it be root", c.Name, user))
+	}
+	if b.attached {
+		b.notes = append(b.notes, c.Name+": its engine has other files than this machine: the engine carries all that it says, which takes longer; link: socket in workloads.yaml says otherwise")
+	}
+	if c.Privileged {
+		b.notes = append(b.notes, c.Name+": it is privileged, as its profile asks for: it can do what root of this machine can")
 	}
 	if c.Opened != nil {
 		c.Opened(b)
@@ -147,8 +168,9 @@ func (b *Box) place() (err error) {
 	return err
 }
 
-// open makes the container and takes up its link.
-func (b *Box) open(ctx context.Context, mark, helper, user string, mounts []sandbox.Held) (err error) {
+// open makes the container and takes up its link, by a socket, to which its helper has to come
+// within a time. The error is an *unlinkedError where it may be linked in another way.
+func (b *Box) open(ctx context.Context, mark, helper, user string, mounts []sandbox.Held, within time.Duration) (err error) {
 	// 1. The socket of the link, in a directory that this container alone sees.
 	socket, err := listen(b.config.Sockets)
 	if err != nil {
@@ -161,8 +183,10 @@ func (b *Box) open(ctx context.Context, mark, helper, user string, mounts []sand
 		mount.Mount{Type: mount.TypeBind, Source: helper, Target: helperPath, ReadOnly: true},
 		mount.Mount{Type: mount.TypeBind, Source: socket.dir, Target: linkDir, ReadOnly: true},
 	)
-	name := "weir-" + b.config.Name + "-" + strings.ToLower(rand.Text()[:8])
-	made, err := b.engine.client.ContainerCreate(ctx, client.ContainerCreateOptions{Name: name, Config: config, HostConfig: host})
+	made, err := b.engine.client.ContainerCreate(ctx, client.ContainerCreateOptions{Name: b.name(), Config: config, HostConfig: host})
+	if err != nil && notSeen(err) {
+		return &unlinkedError{refusal(err)}
+	}
 	if err != nil {
 		return refusal(err)
 	}
@@ -172,32 +196,44 @@ func (b *Box) open(ctx context.Context, mark, helper, user string, mounts []sand
 			b.remove()
 		}
 	}()
-	if _, err := b.engine.client.ContainerStart(ctx, b.id, client.ContainerStartOptions{}); err != nil {
+	if _, err := b.engine.client.ContainerStart(ctx, b.id, client.ContainerStartOptions{}); err != nil && notSeen(err) {
+		return &unlinkedError{refusal(err)}
+	} else if err != nil {
 		return refusal(err)
 	}
 	// 3. Its first process connects, and nobody else.
-	ctx, cancel := context.WithTimeoutCause(ctx, greetWithin, fmt.Errorf("its helper has not connected within %s: the engine must run on this machine, and not in a virtual one", greetWithin))
+	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("its helper has not connected within %s: the engine must run on this machine, and not in a virtual one", within))
 	defer cancel()
 	is, err := b.engine.client.ContainerInspect(ctx, b.id, client.ContainerInspectOptions{})
 	if err != nil || is.Container.State == nil || is.Container.State.Pid <= 0 {
-		return ended(err, mounts)
+		return &unlinkedError{ended(err, mounts)}
 	}
 	pid := is.Container.State.Pid
 	conn, err := socket.accept(ctx, pid)
 	if err != nil {
-		return err
+		return &unlinkedError{err}
 	}
 	socket.close() // before a server runs there is nothing to connect to
 	if b.link, err = sandbox.Link(ctx, conn, b.config.Name, b.config.Outlet); err != nil {
 		return ended(err, mounts)
 	}
 	b.link.Explain(memoryOf(pid).why)
+	b.runs()
+	return nil
+}
+
+// name is one that no container has.
+func (b *Box) name() string {
+	return "weir-" + b.config.Name + "-" + strings.ToLower(rand.Text()[:8])
+}
+
+// runs has the container removed when its link ends.
+func (b *Box) runs() {
 	go func() {
 		<-b.link.Ended()
 		b.remove()
 		close(b.closed)
 	}()
-	return nil
 }
 
 // refusal is the error of an engine that does not make or start a container. Some say that
@@ -230,7 +266,10 @@ func (b *Box) shape(mark, user string, mounts []sandbox.Held) (*engine.Config, *
 		labels[name] = value
 	}
 	labels[labelName], labels[labelOwner], labels[labelManager] = c.Name, strconv.Itoa(os.Getuid()), mark
-	setup := "filter=1,drop=1,files=" + strconv.Itoa(c.Files)
+	setup := "files=" + strconv.Itoa(c.Files)
+	if !c.Privileged {
+		setup += ",filter=1,drop=1"
+	}
 	if c.Outlet != nil {
 		setup += sandbox.OutletSetup(c.Outlet, c.Port)
 	}
@@ -247,6 +286,9 @@ func (b *Box) shape(mark, user string, mounts []sandbox.Held) (*engine.Config, *
 		LogConfig: engine.LogConfig{Type: "none"}, RestartPolicy: engine.RestartPolicy{Name: engine.RestartPolicyDisabled}, AutoRemove: true,
 		Resources: engine.Resources{Memory: c.Memory, MemorySwap: c.Memory, PidsLimit: &pids, NanoCPUs: int64(c.CPUs * 1e9)},
 		Tmpfs:     map[string]string{"/tmp": "rw,exec,nosuid,nodev,size=64m,mode=1777"},
+	}
+	if c.Privileged {
+		host.Privileged, host.CapDrop, host.SecurityOpt = true, nil, nil
 	}
 	if c.Network != "" {
 		host.NetworkMode = engine.NetworkMode(c.Network)
@@ -268,6 +310,12 @@ func (b *Box) shape(mark, user string, mounts []sandbox.Held) (*engine.Config, *
 		delete(host.Tmpfs, m.Inside)
 		host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeBind, Source: m.Host, Target: m.Inside, ReadOnly: !m.Writable})
 		config.Cmd = append(config.Cmd, m.Inside, strconv.FormatUint(m.Device, 10), strconv.FormatUint(m.File, 10))
+	}
+	host.Mounts = append(host.Mounts, b.hidden...)
+	for _, m := range b.volumes {
+		taken = append(taken, m.Target)
+		delete(host.Tmpfs, m.Target)
+		host.Mounts = append(host.Mounts, m)
 	}
 	// What an image declares as a volume would be one of the engine's, on disk, and stay.
 	for _, path := range slices.Concat(c.Writable, b.image.Volumes) {

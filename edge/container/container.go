@@ -36,7 +36,13 @@ type Config struct {
 	Mounts      []sandbox.Mount
 	Writable    []string // paths inside that are empty, writable and in memory (64 MiB each)
 	AllowUnsafe []string // as in sandbox.Config
-	Protected   []string // as in sandbox.Config
+	Ignore      string   // as in sandbox.Config
+	Volumes     []Volume // that the engine keeps for the workload
+
+	// Privileged has the engine's privileged mode: the server has all capabilities and devices,
+	// no filter of system calls, and is root where its image is.
+	Privileged bool
+	Protected  []string // as in sandbox.Config
 
 	// Transport is what the server is told to speak, and Port where it listens on its
 	// loopback; 0 for a server on its standard streams. AnyPort says that nobody asked for
@@ -93,7 +99,7 @@ const (
 // user is whom the server runs as, and whether that is another user than the image's.
 func (c *Config) user(i *Image) (user string, changed bool) {
 	switch {
-	case c.RunAs == "image":
+	case c.RunAs == "image" || c.Privileged && c.RunAs == "":
 		return i.User, false
 	case c.RunAs != "":
 		return c.RunAs, true

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/client"
@@ -18,6 +19,9 @@ import (
 type Engine struct {
 	client *client.Client
 	host   string
+
+	once sync.Mutex
+	id   string // what it calls itself; "" before it was asked
 }
 
 // Host is where the engine listens, as a URL.

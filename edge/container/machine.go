@@ -21,7 +21,18 @@ type Options struct {
 	State  string                           // directory of this user's alone, which is kept; required
 	Lookup func(name string) (string, bool) // os.LookupEnv
 	Log    *slog.Logger
+	Link   Link // how containers are linked; "" for auto
 }
+
+// Link is how containers are linked.
+type Link string
+
+// The forms of links.
+const (
+	LinkAuto   Link = "auto"   // by a socket, else attached
+	LinkSocket Link = "socket" // of this machine's kernel
+	LinkAttach Link = "attach" // over the container's standard streams
+)
 
 // Machine is what the containers of a manager share: the engine, which is looked for when the
 // first of them is opened, and the mark by which they are known as its own. It is safe for
@@ -32,12 +43,17 @@ type Machine struct {
 	mu     sync.Mutex
 	engine *Engine // that answered last; nil for none
 	known  *known  // nil before it was read
+
+	filling sync.Mutex // of the helper's volume
+	filled  string     // the engine and the volume that have it
 }
 
 // known is the file that is kept in the state directory, once there was a container.
 type known struct {
 	Manager string   `json:"manager"` // a mark that no image can guess
 	Hosts   []string `json:"hosts"`   // engines that have had containers of ours, the last one first
+
+	Attach []string `json:"attach,omitempty"` // what engines call themselves whose containers are not reached by a socket
 }
 
 // maxHosts is how many engines are asked for what is left in them.
@@ -109,7 +125,7 @@ func (m *Machine) read() (*known, error) {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return nil, err
-	case json.Unmarshal(text, k) != nil || len(k.Manager) < 16 || len(k.Hosts) > maxHosts:
+	case json.Unmarshal(text, k) != nil || len(k.Manager) < 16 || len(k.Hosts) > maxHosts || len(k.Attach) > maxHosts:
 		return nil, fmt.Errorf("%s is not as it was written: remove it, and the containers with the label %s that are yours", m.file(), labelManager)
 	}
 	m.known = k

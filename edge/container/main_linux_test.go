@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weir-edge/weir/edge/edgetest/engine"
+	"github.com/weir-edge/weir/edge/edgetest/escape"
 	"github.com/weir-edge/weir/edge/sandbox"
 )
 
@@ -27,7 +29,7 @@ func TestMain(m *testing.M) {
 			_ = os.RemoveAll(shared.dir)
 		}
 		os.Exit(code)
-	}), goleak.IgnoreTopFunction("os/exec.(*Cmd).Wait"), goleak.IgnoreAnyFunction("github.com/weir-edge/weir/edge/edgetest/engine.(*Engine).Run.func1"))
+	}), goleak.IgnoreTopFunction("os/exec.(*Cmd).Wait"), goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"), goleak.IgnoreAnyFunction("github.com/weir-edge/weir/edge/edgetest/engine.(*Engine).Run.func1"))
 }
 
 // shared is what all tests use: an engine, and the probe.
@@ -44,10 +46,7 @@ func running(t *testing.T) *engine.Engine {
 	t.Helper()
 	engine.Need(t)
 	shared.once.Do(func() {
-		if shared.dir, shared.err = os.MkdirTemp("", "weir-container-"); shared.err != nil {
-			return
-		}
-		if shared.probe, shared.err = engine.Build(shared.dir, "edge/edgetest/probe"); shared.err == nil {
+		if shared.dir, shared.err = makeShared(); shared.err == nil {
 			shared.engine, shared.err = engine.Open()
 		}
 	})
@@ -55,6 +54,24 @@ func running(t *testing.T) *engine.Engine {
 		t.Fatal(shared.err)
 	}
 	return shared.engine
+}
+
+// makeShared makes the directory of what all tests use, with the probe.
+func makeShared() (dir string, err error) {
+	if dir, err = os.MkdirTemp("", "weir-container-"); err == nil {
+		shared.probe, err = engine.Build(dir, "edge/edgetest/probe")
+	}
+	return dir, err
+}
+
+// probed is what a probe says of one try that it makes outside of everything.
+func probed(t *testing.T, try string) string {
+	t.Helper()
+	text, err := exec.Command(shared.probe, try).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return escape.Results(string(text))[try]
 }
 
 // image loads one of the probe.

@@ -120,6 +120,14 @@ func (a *bwrapArgs) own(c *Config, v *view) {
 	for _, m := range v.mounts {
 		a.bind(m.file, m.Inside, m.Writable)
 	}
+	for _, o := range v.overlays {
+		if o.Dir {
+			a.memory(o.Inside, "0555", 1<<12)
+			a.add("--remount-ro", o.Inside)
+		} else {
+			a.add("--ro-bind", v.empty, o.Inside)
+		}
+	}
 	for _, path := range c.Writable {
 		a.memory(path, "0755", tempSize)
 	}

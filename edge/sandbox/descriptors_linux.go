@@ -213,6 +213,9 @@ func (c *conn) result(op string, n int, err, waited error, read bool) (int, erro
 	return n, nil
 }
 
+// onClose has f called at the end.
+func (c *conn) onClose(f func()) { c.closed = f }
+
 func (c *conn) Close() error {
 	err := c.TCPConn.Close()
 	if c.closed != nil {

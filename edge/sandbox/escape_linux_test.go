@@ -9,196 +9,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/weir-edge/weir/edge/edgetest/escape"
 	"github.com/weir-edge/weir/edge/edgetest/need"
 )
-
-// outside is what stands around a sandbox: listeners that count who reaches them.
-type outside struct {
-	t       *testing.T
-	reached map[string]*atomic.Int64 // by the try that reaches it
-}
-
-func newOutside(t *testing.T) *outside {
-	return &outside{t: t, reached: map[string]*atomic.Int64{}}
-}
-
-// addresses are this machine's, in the namespace of the test: of it, of what stands for the
-// internet, of clouds' metadata, of an engine's network.
-var addresses = []string{"10.9.8.7/24", "93.184.216.34/32", "169.254.169.254/32", "100.100.100.200/32", "172.17.0.1/16", "2001:db8::1/64", "fd00:ec2::254/128"}
-
-// prepare makes the namespace one without a route out of this machine, with addresses.
-func (o *outside) prepare() {
-	o.t.Helper()
-	commands := [][]string{{"link", "set", "lo", "up"}}
-	for _, a := range addresses {
-		add := []string{"addr", "add", a, "dev", "lo"}
-		if strings.Contains(a, ":") {
-			add = append(add, "nodad") // it is there at once
-		}
-		commands = append(commands, add)
-	}
-	for _, c := range commands {
-		if out, err := exec.Command("ip", c...).CombinedOutput(); err != nil {
-			o.t.Fatalf("ip %v: %v: %s", c, err, out)
-		}
-	}
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		out, err := exec.Command("ip", "-6", "addr", "show", "tentative").CombinedOutput()
-		if err != nil || time.Now().After(deadline) {
-			o.t.Fatalf("addresses are not ready: %v: %s", err, out)
-		}
-		if len(bytes.TrimSpace(out)) == 0 {
-			return
-		}
-	}
-}
-
-// tcp and udp listen on all addresses, and name the tries by which they are reached.
-func (o *outside) tcp(port int) {
-	o.t.Helper()
-	ln, err := net.Listen("tcp", fmt.Sprintf("[::]:%d", port))
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	o.accept(ln, o.tries("tcp", port))
-}
-
-func (o *outside) udp(port int) {
-	o.t.Helper()
-	c, err := net.ListenPacket("udp", fmt.Sprintf("[::]:%d", port))
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	count := o.tries("udp", port)
-	o.t.Cleanup(func() { _ = c.Close() })
-	go func() {
-		b := make([]byte, 512)
-		for {
-			n, from, err := c.ReadFrom(b)
-			if err != nil {
-				return
-			}
-			count.Add(1)
-			_, _ = c.WriteTo(b[:n], from) // who sent it may be gone
-		}
-	}()
-}
-
-func (o *outside) tries(network string, port int) *atomic.Int64 {
-	count := &atomic.Int64{}
-	hosts := []string{"127.0.0.1", "::1", "::ffff:10.9.8.7", "::ffff:93.184.216.34"}
-	for _, a := range addresses {
-		host, _, _ := strings.Cut(a, "/")
-		hosts = append(hosts, host)
-	}
-	for _, host := range hosts {
-		o.reached[network+":"+net.JoinHostPort(host, strconv.Itoa(port))] = count
-	}
-	return count
-}
-
-// unix listens at a path, or at an abstract name that begins with @.
-func (o *outside) unix(path string) {
-	o.t.Helper()
-	if filepath.IsAbs(path) {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			o.t.Fatal(err)
-		}
-	}
-	ln, err := net.Listen("unix", path)
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	if filepath.IsAbs(path) {
-		if err := os.Chmod(path, 0o777); err != nil { // the sandbox is what keeps others out
-			o.t.Fatal(err)
-		}
-	}
-	count := &atomic.Int64{}
-	o.reached["unix:"+path] = count
-	o.accept(ln, count)
-}
-
-func (o *outside) accept(ln net.Listener, count *atomic.Int64) {
-	o.t.Cleanup(func() { _ = ln.Close() })
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			count.Add(1)
-			_ = c.Close()
-		}
-	}()
-}
-
-// open shows that all of it is reached by who is not in a sandbox, and forgets it.
-func (o *outside) open(as *syscall.Credential) {
-	o.t.Helper()
-	left := o.all()
-	var got map[string]string
-	for range 5 { // the first packet to a new address may be lost
-		cmd := exec.Command(probe(o.t), left...)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			o.t.Fatalf("%v: %s", err, out)
-		}
-		got = results(string(out))
-		left = slices.DeleteFunc(left, func(try string) bool { return got[try] == "reached" })
-		if len(left) == 0 {
-			break
-		}
-	}
-	for _, try := range left {
-		o.t.Errorf("from outside, %s: %s", try, got[try])
-	}
-	for try, n := range o.reached {
-		deadline := time.Now().Add(5 * time.Second)
-		for n.Load() == 0 && time.Now().Before(deadline) {
-			time.Sleep(time.Millisecond)
-		}
-		if n.Load() == 0 {
-			o.t.Errorf("%s was not counted", try)
-		}
-	}
-	time.Sleep(50 * time.Millisecond) // what is on its way is counted before it is forgotten
-	for _, n := range o.reached {
-		n.Store(0)
-	}
-}
-
-func (o *outside) all() []string {
-	var tries []string
-	for try := range o.reached {
-		tries = append(tries, try)
-	}
-	return tries
-}
-
-// shut checks that none of it was reached, and nothing was counted.
-func (o *outside) shut(got map[string]string) {
-	o.t.Helper()
-	for try, n := range o.reached {
-		if !strings.HasPrefix(got[try], "refused: ") {
-			o.t.Errorf("%s: %q", try, got[try])
-		}
-		if n.Load() != 0 {
-			o.t.Errorf("%s was counted %d times", try, n.Load())
-		}
-	}
-}
 
 // inRoom runs a test in a network and mount namespace of its own, as root.
 func inRoom(t *testing.T) bool {
@@ -211,48 +32,26 @@ func inRoom(t *testing.T) bool {
 	})
 }
 
-// sockets are those that programs of a desktop and of this machine listen at.
-func sockets(t *testing.T, o *outside) {
-	t.Helper()
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount("run", "/run", "tmpfs", 0, "mode=755"); err != nil {
-		t.Fatal(err)
-	}
-	// V11: the manager's socket. V12: engines, agents, buses, X11, by path and by name.
-	for _, path := range []string{
-		"/run/weir/manager.sock", "/run/docker.sock", "/run/podman/podman.sock", "/run/user/1000/bus", "/run/dbus/system_bus_socket",
-		"/run/user/1000/gnupg/S.gpg-agent", "/tmp/.weir-x11/X0", "/tmp/.weir-ssh/agent.1", "@/tmp/.X11-unix/X0", "@/run/dbus-abstract",
-	} {
-		o.unix(path)
-	}
-	t.Cleanup(func() { _, _ = os.RemoveAll("/tmp/.weir-x11"), os.RemoveAll("/tmp/.weir-ssh") })
-}
-
-// refused are tries of sockets that no sandbox makes.
-var refused = []string{"socket:2,3,1", "socket:10,3,58", "socket:2,3,255", "socket:2,10,768", "socket:17,3,768", "socket:17,2,768", "socket:40,1,0", "socket:38,5,0", "socket:16,3,9", "socket:16,3,15", "socket:31,3,1"}
-
 // TestV01 tries from a sandbox with the profile none to reach anything: V01 to V12.
 func TestV01(t *testing.T) {
 	if !inRoom(t) {
 		return
 	}
-	o := newOutside(t)
-	o.prepare()
+	o := escape.NewOutside(t, probe(t))
+	o.Prepare()
 	for _, port := range []int{80, 443, 8080, 4484} { // V01, V02, V06, V07, V08, V11
-		o.tcp(port)
+		o.TCP(port)
 	}
 	for _, port := range []int{53, 443, 9999} { // V03, V04
-		o.udp(port)
+		o.UDP(port)
 	}
-	sockets(t, o)
+	escape.Sockets(t, o)
 	users := map[string]*syscall.Credential{"root": nil, "nobody": {Uid: nobody, Gid: nobody}}
 	for user, as := range users {
-		o.open(as)
+		o.Open(as)
 		// The sandbox is opened by a process of that user: this test, or the one below.
 		if as == nil {
-			tryAll(t, o.all(), func(got map[string]string) { o.shut(got) })
+			tryAll(t, o.All(), func(got map[string]string) { o.Shut(got) })
 			continue
 		}
 		cmd := exec.Command("/proc/self/exe", "-test.run", "^TestV01Inside$", "-test.v", "-test.count=1")
@@ -264,13 +63,13 @@ func TestV01(t *testing.T) {
 		if err := os.Chmod(home, 0o1777); err != nil {
 			t.Fatal(err)
 		}
-		cmd.Env = append(os.Environ(), "TMPDIR="+home, roomVariable+"=inside", asVariable+"="+user, "WEIR_TEST_TRIES="+strings.Join(o.all(), "\n"))
+		cmd.Env = append(os.Environ(), "TMPDIR="+home, roomVariable+"=inside", asVariable+"="+user, "WEIR_TEST_TRIES="+strings.Join(o.All(), "\n"))
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
 		out, err := cmd.CombinedOutput()
 		if err != nil || !bytes.Contains(out, []byte("--- PASS")) {
 			t.Fatalf("as %s: %v\n%s", user, err, out)
 		}
-		o.shut(results(string(out)))
+		o.Shut(results(string(out)))
 	}
 }
 
@@ -303,14 +102,14 @@ func tryAll(t *testing.T, tries []string, check func(got map[string]string)) {
 	}
 	_ = c.Close()
 	own := []string{"tcp:127.0.0.1:7777", "tcp:10.9.8.7:7777", "resolve:allowed.test", "resolve:localhost", "read:" + other.config.Home}
-	s := openBox(t, m, config(t, Bwrap, append(append(own, refused...), tries...)...))
+	s := openBox(t, m, config(t, Bwrap, append(append(own, escape.Refused...), tries...)...))
 	got, _ := said(t, s)
-	for _, try := range append(own[:3:3], append(refused, own[4])...) {
+	for _, try := range append(own[:3:3], append(escape.Refused, own[4])...) {
 		if !strings.HasPrefix(got[try], "refused: ") {
 			t.Errorf("%s: %q", try, got[try])
 		}
 	}
-	for _, try := range refused { // V05
+	for _, try := range escape.Refused { // V05
 		if !strings.HasSuffix(got[try], "operation not permitted") && !strings.HasSuffix(got[try], "address family not supported by protocol") {
 			t.Errorf("%s: %q", try, got[try])
 		}
@@ -324,24 +123,24 @@ func TestV11Landlock(t *testing.T) {
 	if !inRoom(t) {
 		return
 	}
-	o := newOutside(t)
-	o.prepare()
-	o.tcp(443)
-	o.udp(53)
-	sockets(t, o)
+	o := escape.NewOutside(t, probe(t))
+	o.Prepare()
+	o.TCP(443)
+	o.UDP(53)
+	escape.Sockets(t, o)
 	dgram := filepath.Join(t.TempDir(), "dgram")
 	d, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: dgram, Net: "unixgram"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	o.open(nil)
+	o.Open(nil)
 	m := machine(t)
 	grades(t, m, Landlock)
-	tries := append(append(o.all(), refused...), "pair:1", "pair:2", "pair:5", "pair:2,"+dgram, "socket:2,2,0", "socket:10,1,0", "socket:1,1,0")
+	tries := append(append(o.All(), escape.Refused...), "pair:1", "pair:2", "pair:5", "pair:2,"+dgram, "socket:2,2,0", "socket:10,1,0", "socket:1,1,0")
 	s := openBox(t, m, config(t, Landlock, tries...))
 	got, _ := said(t, s)
-	o.shut(got)
+	o.Shut(got)
 	for _, try := range tries {
 		if want := try == "pair:1"; strings.HasPrefix(got[try], "refused: ") == want {
 			t.Errorf("%s: %q", try, got[try])

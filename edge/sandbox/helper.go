@@ -64,6 +64,23 @@ func helper(dir, suffix string, mode fs.FileMode) (string, error) {
 	return path, nil
 }
 
+// HelperText is the helper's program, for whoever puts it elsewhere.
+func HelperText() ([]byte, error) {
+	if _, err := helperName(); err != nil {
+		return nil, err
+	}
+	packed, err := fs.ReadFile(helpers, helperFile)
+	if err != nil {
+		return nil, err
+	}
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(z, maxHelper))
+	return text, errors.Join(err, z.Close())
+}
+
 // helperName is the name of the unpacked helper's file, made at first use.
 var helperName = sync.OnceValues(func() (string, error) {
 	packed, err := fs.ReadFile(helpers, helperFile)

@@ -60,6 +60,13 @@ func (m *Machine) Open(_ context.Context, c Config) (*Sandbox, error) {
 			return nil, &MountError{mount.Host, "without a sandbox it is at no other path than its own", next}
 		}
 	}
+	hidden, err := Overlays(c.Mounts, c.Ignore)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox of %s: %w", c.Name, err)
+	}
+	if len(hidden) > 0 {
+		return nil, &MountError{hidden[0].Host, "ignore patterns name it, and without a sandbox nothing of a mounted directory is hidden", next}
+	}
 	if err := c.place(); err != nil {
 		return nil, err
 	}

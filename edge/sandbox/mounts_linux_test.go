@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weir-edge/weir/edge/egress"
+	"github.com/weir-edge/weir/edge/edgetest/escape"
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
@@ -287,7 +287,7 @@ func TestGrades(t *testing.T) {
 		}
 	}
 	// A profile that is not held is none: the server has the network, and the sandbox says so.
-	wide := Config{Name: "test", Network: Profile, Outlet: newOut(t, egress.Options{}, v1beta1.ProfileOutbound{AllowHost: []string{"allowed.test"}}), Command: []string{probe(t), "env"}, Home: t.TempDir()}
+	wide := Config{Name: "test", Network: Profile, Outlet: newOut(t, escape.Round{Outbound: v1beta1.ProfileOutbound{AllowHost: []string{"allowed.test"}}}), Command: []string{probe(t), "env"}, Home: t.TempDir()}
 	s := openBox(t, h, wide)
 	if got, _ := said(t, s); !s.Open() || s.Grade() != Landlock || strings.Contains(got["env"], "HTTP_PROXY") {
 		t.Errorf("open %v, %s, %s", s.Open(), s.Grade(), got["env"])

@@ -87,6 +87,10 @@ type Config struct {
 	// Protected are Weir's own directories and sockets, which are never mounted unasked.
 	Protected []string
 
+	// Ignore is a file of the user's ignore patterns: what they name in mounted directories is
+	// hidden, and what these name themselves (see Overlays); "" for no such file.
+	Ignore string
+
 	// Transport is what the server is told to speak ("stdio", "streamable-http", "sse"), and
 	// Port where it listens on its loopback; 0 for a server on its standard streams. AnyPort
 	// says that it listens where it is told to: where its loopback is the machine's, a free

@@ -28,7 +28,7 @@ const maxText = 500
 // that was not asked for, a descriptor that is not what was asked for, and everything else
 // that cannot come from the helper as we built it, ends the link and with it the sandbox.
 type session struct {
-	conn *net.UnixConn
+	wire wire
 	name string // of the workload
 
 	sending sync.Mutex
@@ -64,9 +64,90 @@ type question struct {
 }
 
 type answer struct {
-	files [3]*os.File // of a process
-	conn  *conn
+	files [3]end // of a process
+	conn  held
 	err   error
+}
+
+// held is a connection that is counted while it is open.
+type held interface {
+	net.Conn
+	onClose(f func())
+}
+
+// end is an end of a pipe.
+type end io.ReadWriteCloser
+
+// wire is what carries frames, and what comes beside them. What it was given to judge or to
+// close is its own from then on.
+type wire interface {
+	// next returns the next message, and what came beside it.
+	next() (link.Message, []int, error)
+	send(m *link.Message) error
+	close()
+
+	// pipe makes one end of a pipe of what came, which must be open for flag: O_RDONLY or
+	// O_WRONLY.
+	pipe(beside, flag int, name string) (end, error)
+
+	// dialed makes the connection to a port inside of what came.
+	dialed(beside, port int) (held, error)
+
+	// accepted makes a connection that a server made to one of ports. One whose other end has
+	// gone meanwhile is errGone, and no violation.
+	accepted(beside int, m *link.Message, ports []int) (held, error)
+
+	// drop closes what came and is not -1.
+	drop(beside []int)
+}
+
+// socket is a wire of one kernel: what comes beside frames are descriptors.
+type socket struct {
+	conn   *net.UnixConn
+	reader link.Reader
+}
+
+func newSocket(conn *net.UnixConn) *socket {
+	return &socket{conn, link.Reader{Receive: func(p, oob []byte) (int, int, int, error) {
+		n, oobn, flags, _, err := conn.ReadMsgUnix(p, oob)
+		return n, oobn, flags, err
+	}}}
+}
+
+func (s *socket) next() (link.Message, []int, error) { return s.reader.Next() }
+func (s *socket) close()                             { _ = s.conn.Close() }
+func (s *socket) drop(fds []int)                     { closeAll(fds) }
+
+func (s *socket) send(m *link.Message) error {
+	_ = s.conn.SetWriteDeadline(time.Now().Add(sendTimeout))
+	return link.Send(func(p, oob []byte) (int, error) {
+		n, _, err := s.conn.WriteMsgUnix(p, oob, nil)
+		return n, err
+	}, m)
+}
+
+func (s *socket) pipe(fd, flag int, name string) (end, error) {
+	f, err := takePipe(fd, flag, name)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func (s *socket) dialed(fd, port int) (held, error) {
+	c, err := takeConn(fd, port)
+	if err != nil {
+		return nil, err
+	}
+	return c.(*conn), nil
+}
+
+func (s *socket) accepted(fd int, _ *link.Message, ports []int) (held, error) {
+	c, err := takeOutgoing(fd, ports)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // maxAnswers is how many answers of DNS may wait for a helper; what comes then has none.
@@ -75,9 +156,13 @@ const maxAnswers = 64
 // newSession takes up a link, with the passage of what goes out, or nil; over is called when it
 // has ended, unless it is nil.
 func newSession(conn *net.UnixConn, name string, passage Passage, ports []int, over func()) *session {
+	return newSessionOver(newSocket(conn), name, passage, ports, over)
+}
+
+func newSessionOver(w wire, name string, passage Passage, ports []int, over func()) *session {
 	s := &session{
 		passage: passage, ports: ports, answers: make(chan link.Message, maxAnswers),
-		conn: conn, name: name, waiting: map[uint32]*question{}, procs: map[uint32]*Process{},
+		wire: w, name: name, waiting: map[uint32]*question{}, procs: map[uint32]*Process{},
 		greeted: make(chan struct{}), ended: make(chan struct{}),
 	}
 	if passage != nil {
@@ -97,15 +182,11 @@ func newSession(conn *net.UnixConn, name string, passage Passage, ports []int, o
 
 // read takes what the helper sends, until the link ends.
 func (s *session) read() {
-	r := link.Reader{Receive: func(p, oob []byte) (int, int, int, error) {
-		n, oobn, flags, _, err := s.conn.ReadMsgUnix(p, oob)
-		return n, oobn, flags, err
-	}}
 	var err error
 	for err == nil {
 		var m link.Message
 		var fds []int
-		if m, fds, err = r.Next(); err == nil {
+		if m, fds, err = s.wire.next(); err == nil {
 			err = s.take(&m, fds)
 		}
 	}
@@ -126,7 +207,7 @@ func (s *session) take(m *link.Message, fds []int) error {
 		delete(s.procs, m.ID)
 		s.mu.Unlock()
 		if p == nil || len(fds) > 0 {
-			closeAll(fds)
+			s.wire.drop(fds)
 			return errAsked
 		}
 		exit := Exit{Code: int(m.A & 0xff)}
@@ -137,10 +218,10 @@ func (s *session) take(m *link.Message, fds []int) error {
 		p.finish(exit)
 		return nil
 	case link.Accepted:
-		return s.outgoing(fds)
+		return s.outgoing(m, fds)
 	case link.Query:
 		if s.passage == nil || len(fds) > 0 {
-			closeAll(fds)
+			s.wire.drop(fds)
 			return errAsked
 		}
 		if answer := s.passage.Answer([]byte(m.Text)); answer != nil {
@@ -165,23 +246,23 @@ func (s *session) take(m *link.Message, fds []int) error {
 		}
 		s.mu.Unlock()
 		if q == nil {
-			closeAll(fds)
+			s.wire.drop(fds)
 			return errAsked
 		}
 		return s.answer(q, m, fds)
 	}
-	closeAll(fds)
+	s.wire.drop(fds)
 	return errAsked
 }
 
 // outgoing takes a connection that a server made on its loopback. One that is more than may
 // be held is closed.
-func (s *session) outgoing(fds []int) error {
+func (s *session) outgoing(m *link.Message, fds []int) error {
 	if s.passage == nil || len(fds) != 1 {
-		closeAll(fds)
+		s.wire.drop(fds)
 		return errAsked
 	}
-	c, err := takeOutgoing(fds[0], s.ports)
+	c, err := s.wire.accepted(fds[0], m, s.ports)
 	if errors.Is(err, errGone) {
 		return nil
 	}
@@ -197,7 +278,7 @@ func (s *session) outgoing(fds []int) error {
 	if !room {
 		return c.Close()
 	}
-	c.closed = sync.OnceFunc(func() { s.release(1) })
+	c.onClose(sync.OnceFunc(func() { s.release(1) }))
 	go s.passage.Serve(c)
 	return nil
 }
@@ -218,7 +299,7 @@ func (s *session) answerQueries() {
 }
 
 func (s *session) hello(m *link.Message, fds []int) error {
-	closeAll(fds)
+	s.wire.drop(fds)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.pid != 0 || len(fds) > 0 || m.A != link.Version || m.B == 0 {
@@ -238,7 +319,7 @@ func (s *session) answer(q *question, m *link.Message, fds []int) error {
 		a.err = errors.New(clean(m.Text))
 	case q.kind == link.Started && m.Text == "" && len(fds) == 3:
 		for i, flag := range [...]int{unix.O_WRONLY, unix.O_RDONLY, unix.O_RDONLY} {
-			f, err := takePipe(fds[i], flag, [...]string{"stdin", "stdout", "stderr"}[i])
+			f, err := s.wire.pipe(fds[i], flag, [...]string{"stdin", "stdout", "stderr"}[i])
 			if err != nil {
 				violation = err
 				fds[i] = -1
@@ -247,17 +328,17 @@ func (s *session) answer(q *question, m *link.Message, fds []int) error {
 			a.files[i], fds[i] = f, -1
 		}
 	case q.kind == link.Dialed && m.Text == "" && len(fds) == 1:
-		c, err := takeConn(fds[0], q.port)
+		c, err := s.wire.dialed(fds[0], q.port)
 		if err != nil {
 			violation = err
 		} else {
-			a.conn = c.(*conn)
+			a.conn = c
 		}
 		fds[0] = -1
 	default:
 		violation = errAsked
 	}
-	closeAll(fds)
+	s.wire.drop(fds)
 	if violation != nil {
 		a.close()
 		a = answer{err: violation}
@@ -273,7 +354,7 @@ func (a *answer) close() {
 		}
 	}
 	if a.conn != nil {
-		_ = a.conn.TCPConn.Close()
+		_ = a.conn.Close()
 	}
 }
 
@@ -315,7 +396,7 @@ func (s *session) end(err error) {
 	waiting, procs := s.waiting, s.procs
 	s.waiting, s.procs = map[uint32]*question{}, map[uint32]*Process{}
 	s.mu.Unlock()
-	_ = s.conn.Close()
+	s.wire.close()
 	reason := s.reasonOf()
 	for _, q := range waiting {
 		q.answer <- answer{err: err}
@@ -357,7 +438,7 @@ func (s *session) close(reason string) {
 		s.reason = reason
 	}
 	s.mu.Unlock()
-	_ = s.conn.Close() // read sees it
+	s.wire.close() // read sees it
 }
 
 // greet waits for the helper's first message.
@@ -375,11 +456,7 @@ func (s *session) greet(ctx context.Context) error {
 func (s *session) send(m *link.Message) error {
 	s.sending.Lock()
 	defer s.sending.Unlock()
-	_ = s.conn.SetWriteDeadline(time.Now().Add(sendTimeout))
-	err := link.Send(func(p, oob []byte) (int, error) {
-		n, _, err := s.conn.WriteMsgUnix(p, oob, nil)
-		return n, err
-	}, m)
+	err := s.wire.send(m)
 	if err != nil && !errors.Is(err, link.ErrSize) {
 		s.end(fmt.Errorf("link: %w", err)) // half a frame may be there
 	}
@@ -446,9 +523,14 @@ func (s *session) start(ctx context.Context, args, env []string, dir string) (*P
 	if err != nil {
 		return nil, err
 	}
-	streams := [3]*stream{}
+	streams := [3]end{}
 	for i, f := range a.files {
-		streams[i] = &stream{File: f, closed: sync.OnceFunc(func() { s.release(1) })}
+		closed := sync.OnceFunc(func() { s.release(1) })
+		if file, ok := f.(*os.File); ok {
+			streams[i] = &stream{file, closed}
+		} else {
+			streams[i] = &carried{f, closed}
+		}
 	}
 	p.stdin, p.stdout, p.stderr = streams[0], streams[1], streams[2]
 	return p, nil
@@ -466,12 +548,24 @@ func (s *stream) Close() error {
 	return err
 }
 
+// carried is as a stream, of another link than one by a socket.
+type carried struct {
+	end
+	closed func()
+}
+
+func (c *carried) Close() error {
+	err := c.end.Close()
+	c.closed()
+	return err
+}
+
 // dial connects to a port inside.
 func (s *session) dial(ctx context.Context, port int) (net.Conn, error) {
 	a, err := s.ask(ctx, &link.Message{Kind: link.Dial, A: uint32(port)}, &question{kind: link.Dialed, port: port}, 1)
 	if err != nil {
 		return nil, fmt.Errorf("port %d of %s: %w", port, s.name, err)
 	}
-	a.conn.closed = sync.OnceFunc(func() { s.release(1) })
+	a.conn.onClose(sync.OnceFunc(func() { s.release(1) }))
 	return a.conn, nil
 }

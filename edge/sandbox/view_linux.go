@@ -18,6 +18,8 @@ type view struct {
 	prefixes []string // where the program is; read-only
 	home     *os.File // HOME, writable
 	mounts   []opened // parents before what is in them
+	overlays []Overlay
+	empty    string // a file that lies over hidden ones; "" where there are none
 }
 
 // shown is a path of the system that is the same inside; one that is a link stays one.
@@ -69,11 +71,20 @@ func (m *Machine) view(c *Config) (v *view, err error) {
 			return v, &MountError{path, err.Error(), "name another path"}
 		}
 	}
-	return v, nil
+	if v.overlays, err = Overlays(c.Mounts, c.Ignore); err != nil {
+		return v, fmt.Errorf("sandbox of %s: %w", c.Name, err)
+	}
+	if slices.ContainsFunc(v.overlays, func(o Overlay) bool { return !o.Dir }) {
+		v.empty, err = EmptyFile(m.cache)
+	}
+	return v, err
 }
 
 // plain refuses what only a mount namespace can show.
 func (v *view) plain(grade Grade) error {
+	if len(v.overlays) > 0 {
+		return &MountError{v.overlays[0].Host, fmt.Sprintf("ignore patterns name it, and the sandbox %s hides nothing of a mounted directory", grade), hideNext}
+	}
 	for _, m := range v.mounts {
 		if m.Inside != m.Host {
 			return &MountError{m.Host, fmt.Sprintf("the sandbox %s shows it at no other path than its own, and %s was asked for", grade, m.Inside), "mount it at its own path, or install bubblewrap"}

@@ -182,6 +182,11 @@ type ServerRun struct {
 	// than a server should see, such as a home directory.
 	AllowUnsafeMounts []string `json:"allowUnsafeMounts,omitempty"`
 
+	// AllowPrivileged lets the permission profile of a server in a container ask for the
+	// engine's privileged mode, in which it can do what root of this machine can.
+	// +kubebuilder:default=false
+	AllowPrivileged bool `json:"allowPrivileged,omitempty"`
+
 	// Processes says whether each session of a client has a process of its own.
 	// +kubebuilder:default=session
 	Processes ProcessMode `json:"processes,omitempty"`

@@ -86,6 +86,11 @@ func (o *Options) checkWords() error {
 }
 
 func (o *Options) checkPorts() error {
+	for _, text := range o.Publish {
+		if _, ok := v1beta1.ParsePublished(text); !ok {
+			return wrong("publish", "%q: write HOST:CONTAINER or IP:HOST:CONTAINER, two ports of TCP from 1 to 65535", edge.Brief(text))
+		}
+	}
 	for _, p := range []struct {
 		flag        string
 		value, from int
@@ -302,6 +307,8 @@ func (o *Options) suits(s Server) error {
 		switch {
 		case o.Network != "" && o.Network != "host" && o.Network != "none":
 			return wrong("network", "%q: a process of this machine has host or none", edge.Brief(o.Network))
+		case o.given("allow-privileged") && o.AllowPrivileged:
+			return wrong("allow-privileged", "a process of this machine has your rights at the most: leave the flag out")
 		case o.given("run-as"):
 			return wrong("run-as", "a process of this machine has your rights at the most: leave the flag out")
 		}

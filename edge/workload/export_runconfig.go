@@ -113,7 +113,7 @@ func (e *exporter) started(c *RunConfig) {
 	}{
 		{"network", r.Network != ""}, {"buildCA", r.BuildCA != ""}, {"imageVerification", r.ImageVerification != ""}, {"writable", len(r.Writable) > 0}, {"processes", r.Processes != ""},
 		{"maxProcesses", r.MaxProcesses != nil}, {"restart", r.Restart != ""}, {"memory", r.Memory != ""}, {"cpus", r.CPUs != ""}, {"sandbox", r.Sandbox != ""},
-		{"runAs", r.RunAs != ""}, {"registry", r.Registry != nil}, {"allowUnsafeMounts", len(r.AllowUnsafeMounts) > 0},
+		{"runAs", r.RunAs != ""}, {"registry", r.Registry != nil}, {"allowUnsafeMounts", len(r.AllowUnsafeMounts) > 0}, {"allowPrivileged", r.AllowPrivileged},
 	} {
 		if f.given {
 			e.lost("spec.run." + f.name)

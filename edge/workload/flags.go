@@ -78,14 +78,14 @@ type Options struct {
 	Writable              []string `flag:"writable" theme:"Sandbox" value:"PATH" field:"spec.run.writable" help:"a path at which the server may write, in memory; may be repeated"`
 	AllowUnsafeMount      []string `flag:"allow-unsafe-mount" theme:"Sandbox" value:"PATH" field:"spec.run.allowUnsafeMounts" help:"make this path visible although it shows more than a server should see; may be repeated"`
 	IgnoreGlobally        bool     `flag:"ignore-globally" theme:"Sandbox" def:"true" field:"spec.run.ignoreGlobally" help:"hide what your ignore patterns name in mounted directories"`
-	PrintResolvedOverlays bool     `flag:"print-resolved-overlays" theme:"Sandbox" later:"to hide what ignore patterns name" help:"show what is hidden"`
+	PrintResolvedOverlays bool     `flag:"print-resolved-overlays" theme:"Sandbox" help:"show what your ignore patterns, and those in mounted directories, hide"`
 	IsolateNetwork        bool     `flag:"isolate-network" theme:"Sandbox" def:"true" field:"spec.run.isolateNetwork" help:"keep the server from what its profile does not name, or do not start it"`
 	Network               string   `flag:"network" theme:"Sandbox" value:"NETWORK" field:"spec.run.network" help:"host, none, or a network of a container engine"`
 	AllowGateway          bool     `flag:"allow-container-gateway" theme:"Sandbox" field:"spec.run.allowContainerGateway" help:"let an isolated server reach this machine as host.docker.internal, at every port, as containers do"`
-	Publish               []string `flag:"publish,p" theme:"Sandbox" value:"[IP:]HOST:CONTAINER" later:"ports of containers" help:"a port of the server that this host listens on, too"`
+	Publish               []string `flag:"publish,p" theme:"Sandbox" value:"[IP:]HOST:CONTAINER" field:"spec.run.publish" help:"a port of the server that this machine listens on, too, at 127.0.0.1 where no IP is given; may be repeated"`
 	EgressPort            []int    `flag:"egress-port" theme:"Sandbox" value:"PORT" field:"spec.run.egressPorts" help:"one more port that an isolated server reaches, beside those of its profile; may be repeated"`
 	RunAs                 string   `flag:"run-as" theme:"Sandbox" value:"USER" field:"spec.run.runAs" help:"whom a server in a container runs as: image, or UID[:GID]; without it the image's user, unless that is root"`
-	AllowPrivileged       bool     `flag:"allow-privileged" theme:"Sandbox" later:"containers" help:"let a profile ask for a privileged container"`
+	AllowPrivileged       bool     `flag:"allow-privileged" theme:"Sandbox" field:"spec.run.allowPrivileged" help:"let a profile ask for a privileged container, which can do what root of this machine can"`
 
 	Tools         []string `flag:"tools" theme:"Clients" value:"TOOL" lists:"comma" field:"MCPToolConfig spec.toolsFilter" help:"clients see these tools alone, by the names that they have for clients; may be repeated"`
 	ToolsOverride string   `flag:"tools-override" theme:"Clients" value:"FILE" field:"MCPToolConfig spec.toolsOverride" help:"other names and descriptions of tools, in JSON"`

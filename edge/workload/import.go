@@ -267,6 +267,9 @@ func (i *importer) process() error {
 	}
 	if g := c.Ignore; g != nil {
 		i.IgnoreGlobally = g.LoadGlobal
+		if g.PrintOverlays {
+			i.say("ignore_config.printOverlays: left out: `weir run --dry-run --print-resolved-overlays` shows what is hidden")
+		}
 	}
 	return nil
 }

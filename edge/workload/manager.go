@@ -46,6 +46,13 @@ type Sweeper interface {
 	Sweep(unwanted func(name string) bool)
 }
 
+// Remover is an Edge that keeps something for workloads as long as they are there.
+type Remover interface {
+	// Removed is told that a workload was removed, and is closed; not when another one takes
+	// its place.
+	Removed(name string)
+}
+
 // Facts are what the manifests of a workload say of it.
 type Facts struct {
 	Name      string

@@ -175,6 +175,19 @@ var errStopped = &Error{Code: CodeStart, Message: "it was stopped while it start
 
 // Remove is Manager.Remove.
 func (k *Keeper) Remove(ctx context.Context, name string, force bool, told func(Event)) error {
+	return k.remove(ctx, name, force, k.removed, told)
+}
+
+// removed tells the edge that a workload is there no longer.
+func (k *Keeper) removed(name string) {
+	if r, ok := k.Edge.(Remover); ok {
+		r.Removed(name)
+	}
+}
+
+// remove removes a workload, and then calls after, unless that is nil: another one may be about
+// to take its place.
+func (k *Keeper) remove(ctx context.Context, name string, force bool, after func(name string), told func(Event)) error {
 	w, err := k.take(ctx, name, errStopped)
 	if err != nil {
 		return err
@@ -190,6 +203,9 @@ func (k *Keeper) Remove(ctx context.Context, name string, force bool, told func(
 	if err := w.discard(); err != nil {
 		w.to(Failed, err.Error())
 		return w.last(err, told)
+	}
+	if after != nil {
+		after(name)
 	}
 	if told != nil {
 		told(Event{Time: time.Now(), Text: "removed " + name, State: Removing})

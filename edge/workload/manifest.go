@@ -228,7 +228,7 @@ func (d *draft) local(s *v1beta1.MCPServerSpec) {
 	s.Env, s.Secrets, s.Volumes, s.PermissionProfile = d.env, d.variables, d.volumes, d.profile
 	s.Run = &v1beta1.ServerRun{
 		Network: d.Network, EnvFiles: d.envFiles, Writable: d.Writable, AllowUnsafeMounts: d.AllowUnsafeMount,
-		Registry: d.origin(), Publish: d.Publish, AllowContainerGateway: d.AllowGateway, RuntimeImage: d.RuntimeImage, RuntimeAddPackages: d.RuntimeAddPackages, BuildCA: d.CACert, RunAs: d.RunAs,
+		Registry: d.origin(), Publish: d.Publish, AllowContainerGateway: d.AllowGateway, RuntimeImage: d.RuntimeImage, RuntimeAddPackages: d.RuntimeAddPackages, BuildCA: d.CACert, RunAs: d.RunAs, AllowPrivileged: d.AllowPrivileged,
 	}
 	r := s.Run
 	for _, port := range d.EgressPort {

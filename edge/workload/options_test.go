@@ -49,7 +49,7 @@ func give(t *testing.T, o *Options, name, value string) {
 func TestFlagsAreDescribed(t *testing.T) {
 	seen := map[string]bool{}
 	for _, f := range Flags() {
-		about := map[string]bool{"replace": true, "client": true}[f.Name]
+		about := map[string]bool{"replace": true, "client": true, "print-resolved-overlays": true}[f.Name]
 		if seen[f.Name] || f.Theme == "" || f.Help == "" || (f.Field == "") == (f.Later == "" && !about) {
 			t.Errorf("%+v", f)
 		}

@@ -179,6 +179,10 @@ func (d *draft) readProfile() error {
 	d.profile = profileRef(name, builtin)
 	out := p.Network.Outbound
 	switch {
+	case p.Privileged && !isLocal(d.server.Image) && !isModule(d.server.Image):
+		if !d.AllowPrivileged {
+			return &Error{Code: CodeRefused, Field: "--permission-profile", Message: "--permission-profile: the profile asks for a privileged container, which can do what root of this machine can", Next: "take privileged out of it, or allow it with --allow-privileged"}
+		}
 	case p.Privileged:
 		return &Error{Code: CodeRefused, Field: "--permission-profile", Message: "--permission-profile: the profile is privileged, which is for containers", Next: "take privileged out of it"}
 	case d.Network == "none" && d.given("permission-profile") && (out.InsecureAllowAll || len(out.AllowHost) > 0):

@@ -45,7 +45,7 @@ func TestImportRunConfigs(t *testing.T) {
 	}{
 		"stdio-image":      {[]string{"image: ghcr.io/example/fetch:1.2.0", "transport: stdio", "proxyPort: 21001", "name: LOG_LEVEL", "type: builtin"}, ""},
 		"stdio-sse-proxy":  {[]string{"proxyMode: sse", "hostPath: /srv/repo", "mountPath: /repo", "readOnly: true", "targetEnvName: GIT_TOKEN", "kind: ConfigMap", "git.internal", "isolateNetwork: true", "name: weir-secrets"}, ""},
-		"streamable-image": {[]string{"transport: streamable-http", "mcpPort: 8080", "9090:9090", "stateless: true", "sessionTTL: 1h", "groupRef", "name: none"}, "not supported yet"},
+		"streamable-image": {[]string{"transport: streamable-http", "mcpPort: 8080", "9090:9090", "stateless: true", "sessionTTL: 1h", "groupRef", "name: none"}, ""},
 		"sse-image":        {[]string{"transport: sse", "endpointPrefix: /weather", "trustProxyHeaders: true", "isolateNetwork: false"}, ""},
 		"npx-built":        {[]string{"image: npx-server-everything:20261101120000", "runtimeImage: node:24-alpine", "- git"}, "not supported yet"},
 		"remote-plain":     {[]string{"kind: MCPRemoteProxy", "remoteUrl: https://mcp.example.com/v1/mcp?team=a", "proxyPort: 21006", "sessionTTL: 2h"}, ""},

@@ -235,6 +235,9 @@ func judge(manifest []byte) (plan *compile.Plan, notes []Note, err error) {
 		if f.Reason == compile.ReasonUnsupported || f.Reason == compile.ReasonEnterprise {
 			code = CodeSandbox
 		}
+		if f.Reason == compile.ReasonNotAllowed {
+			code = CodeRefused
+		}
 		field := flag
 		if field == "" {
 			field = f.Path

@@ -202,6 +202,10 @@ func containerOf(w *compile.Workload) container.Config {
 	if isolates(w) {
 		c.Network = "none"
 	}
+	c.Privileged = w.Privileged
+	for _, v := range w.Volumes {
+		c.Volumes = append(c.Volumes, container.Volume(v))
+	}
 	for _, m := range w.Mounts {
 		c.Mounts = append(c.Mounts, sandbox.Mount{Host: m.Source, Inside: m.Target, Writable: m.Writable})
 	}

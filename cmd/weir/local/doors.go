@@ -83,13 +83,14 @@ type change struct {
 var (
 	_ workload.Edge    = (*Doors)(nil)
 	_ workload.Sweeper = (*Doors)(nil)
+	_ workload.Remover = (*Doors)(nil)
 )
 
 // NewDoors makes the edge of a manager. Nothing is opened before Serve.
 func NewDoors(s serve.Settings, paths workload.Paths, log *slog.Logger) *Doors {
 	s.StateDir = paths.State
 	d := &Doors{settings: s, log: log, open: map[string]*opened{}}
-	d.locals = &Locals{settings: s, cache: paths.Cache, keeper: d, protected: []string{paths.State, paths.Run, paths.Config, paths.Data}}
+	d.locals = &Locals{settings: s, cache: paths.Cache, keeper: d, config: paths.Config, protected: []string{paths.State, paths.Run, paths.Config, paths.Data}}
 	return d
 }
 
@@ -123,6 +124,14 @@ func (d *Doors) Sweep(unwanted func(name string) bool) {
 	m := container.NewMachine(container.Options{State: d.settings.StateDir, Log: d.log})
 	if err := m.Sweep(context.Background(), unwanted); err != nil {
 		d.log.Warn("containers that were left over may still be there", "error", err)
+	}
+}
+
+// Removed is workload.Remover.Removed: of the volumes that an engine has kept for its containers.
+func (d *Doors) Removed(name string) {
+	m := container.NewMachine(container.Options{State: d.settings.StateDir, Log: d.log})
+	if err := m.RemoveVolumes(context.Background(), name); err != nil {
+		d.log.Warn("volumes of a workload that was removed are left", "workload", name, "error", err)
 	}
 }
 
@@ -385,7 +394,10 @@ func refusal(name string, err error) error {
 	}
 	var helper *sandbox.HelperError
 	var known *edge.Error
+	var taken *TakenError
 	switch {
+	case errors.As(err, &taken):
+		e.Code, e.Field, e.Message, e.Next = workload.CodeTaken, "--publish", taken.Error(), "publish it at another port"
 	case door.InUse(err):
 		e.Code, e.Field, e.Next = workload.CodeTaken, "--proxy-port", "give another --proxy-port, or none"
 	case errors.As(err, &helper):

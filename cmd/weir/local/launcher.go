@@ -333,6 +333,7 @@ type starter interface {
 type boxed struct {
 	*stdio.Bridge
 	launcher starter
+	ports    *published // nil for none
 }
 
 // Introduction is backend.OverLines.Introduction.
@@ -355,6 +356,7 @@ func (b *boxed) Collect(m edge.Emitter) {
 
 func (b *boxed) Close() error {
 	b.launcher.halt()
+	b.ports.close()
 	err := b.Bridge.Close()
 	b.launcher.close()
 	return err
@@ -364,6 +366,7 @@ func (b *boxed) Close() error {
 type web struct {
 	*stdio.HTTP
 	launcher starter
+	ports    *published // nil for none
 }
 
 // RunAs is as that of a boxed.
@@ -377,6 +380,7 @@ func (w *web) Collect(m edge.Emitter) {
 
 func (w *web) Close() error {
 	w.launcher.halt()
+	w.ports.close()
 	err := w.HTTP.Close()
 	w.launcher.close()
 	return err

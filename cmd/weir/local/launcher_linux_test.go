@@ -79,7 +79,7 @@ mkdir -p "$UV_TOOL_BIN_DIR" && printf '#!/bin/sh\n[ "$1" = "a b" ] && exit 7\n' 
 	if err != nil {
 		t.Fatal(err)
 	}
-	box := &boxed{b, l}
+	box := &boxed{b, l, nil}
 	if got := box.Introduction(); got != firstStart {
 		t.Errorf("the first start may take %s", got)
 	}

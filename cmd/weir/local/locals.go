@@ -38,6 +38,7 @@ type Locals struct {
 	cache     string   // for the helper; "" for the user's
 	keeper    *Doors   // of a manager, whose workloads these are; nil for those of a configuration
 	protected []string // more places that no server may have mounted
+	config    string   // directory of the user's defaults; "" for the usual one
 
 	mu      sync.Mutex
 	state   string // "" before the first workload
@@ -46,6 +47,8 @@ type Locals struct {
 	machine *sandbox.Machine
 	engines *container.Machine // nil before the first container
 	modules *modules           // nil before the first server in WebAssembly
+
+	ports ports // that workloads publish
 }
 
 // New makes one for the workloads of a configuration.
@@ -119,7 +122,11 @@ func (l *Locals) openEngines(log *slog.Logger) (state string, m *container.Machi
 		return "", nil, err
 	}
 	if l.engines == nil {
-		l.engines = container.NewMachine(container.Options{Cache: l.held, State: l.state, Lookup: os.LookupEnv, Log: log})
+		link, err := linkIn(l.configured(defaultsName))
+		if err != nil {
+			return "", nil, err
+		}
+		l.engines = container.NewMachine(container.Options{Cache: l.held, State: l.state, Lookup: os.LookupEnv, Log: log, Link: link})
 	}
 	return l.state, l.engines, nil
 }
@@ -145,6 +152,11 @@ func (l *Locals) Close() {
 		l.machine.Close()
 	}
 	if l.engines != nil {
+		if l.made { // nobody finds them again
+			if err := l.engines.RemoveVolumes(context.Background(), ""); err != nil {
+				l.engines.Log.Warn("volumes of containers are left", "error", err)
+			}
+		}
 		l.engines.Close()
 	}
 	if l.modules != nil {
@@ -164,10 +176,10 @@ func (l *Locals) Start(s serve.Starting) (backend.Local, error) {
 			return nil, errNotOpen
 		}
 	}
-	if err := unhidden(w); err != nil {
-		return nil, err
-	}
 	if w.Form == compile.FormWasm {
+		if err := l.whole(w); err != nil {
+			return nil, err
+		}
 		return l.startModule(s, of)
 	}
 	var given handed
@@ -179,8 +191,17 @@ func (l *Locals) Start(s serve.Starting) (backend.Local, error) {
 	if _, err := secretsOf(context.Background(), &s, &given); err != nil { // one that is missing is told at the start
 		return nil, err
 	}
-	launch, err := l.starter(&s, environment(&s, &given), of)
+	holder := func(string) string { return "" }
+	if l.keeper != nil {
+		holder = l.keeper.holder
+	}
+	out, err := l.ports.open(w, s.Log, holder)
 	if err != nil {
+		return nil, err
+	}
+	launch, err := l.starter(&s, environment(&s, &given), of, out)
+	if err != nil {
+		out.close()
 		return nil, err
 	}
 	c := stdio.Config{
@@ -211,9 +232,10 @@ func (l *Locals) Start(s serve.Starting) (backend.Local, error) {
 	if w.Port > 0 {
 		server, err := stdio.NewHTTP(c, dialer(w.Host))
 		if err != nil {
+			out.close()
 			return nil, err
 		}
-		one := &web{server, launch}
+		one := &web{server, launch, out}
 		if of != nil {
 			of.has(one)
 		}
@@ -221,17 +243,19 @@ func (l *Locals) Start(s serve.Starting) (backend.Local, error) {
 	}
 	bridge, err := stdio.New(c)
 	if err != nil {
+		out.close()
 		return nil, err
 	}
-	one := &boxed{bridge, launch}
+	one := &boxed{bridge, launch, out}
 	if of != nil {
 		of.has(one)
 	}
 	return one, nil
 }
 
-// starter makes what starts a workload. What it opens is told to of, unless that is nil.
-func (l *Locals) starter(s *serve.Starting, environment func(context.Context) ([]string, error), of *opened) (starter, error) {
+// starter makes what starts a workload. What it opens is told to of, unless that is nil, and to
+// what publishes its ports.
+func (l *Locals) starter(s *serve.Starting, environment func(context.Context) ([]string, error), of *opened, ports *published) (starter, error) {
 	w := &s.Workload
 	network := networkOf(w)
 	var out sandbox.Outlet
@@ -251,9 +275,12 @@ func (l *Locals) starter(s *serve.Starting, environment func(context.Context) ([
 			return nil, fmt.Errorf("directory of %s: %w", w.Name, err)
 		}
 		c := containerOf(w)
-		c.Environment, c.Protected, c.Sockets, c.Outlet = environment, l.guarded(state), filepath.Join(dir, "sock"), out
-		if of != nil {
-			c.Opened = of.contained
+		c.Environment, c.Protected, c.Sockets, c.Outlet, c.Ignore = environment, l.guarded(state), filepath.Join(dir, "sock"), out, l.ignores(w)
+		c.Opened = func(b *container.Box) {
+			ports.has(b)
+			if of != nil {
+				of.contained(b)
+			}
 		}
 		return newContained(engines, c, s.Log), nil
 	}
@@ -269,9 +296,12 @@ func (l *Locals) starter(s *serve.Starting, environment func(context.Context) ([
 	if err != nil {
 		return nil, err
 	}
-	c.Environment, c.Protected, c.Outlet = environment, l.guarded(state), out
-	if of != nil {
-		c.Opened = of.boxed
+	c.Environment, c.Protected, c.Outlet, c.Ignore = environment, l.guarded(state), out, l.ignores(w)
+	c.Opened = func(b *sandbox.Sandbox) {
+		ports.has(b)
+		if of != nil {
+			of.boxed(b)
+		}
 	}
 	return newLauncher(machine, c, s.Log)
 }
@@ -410,19 +440,6 @@ func eventOf(r egress.Record) audit.Event {
 	}
 	event.Data = mcp.Change(nil, nil, members...)
 	return event
-}
-
-// unhidden refuses to mount what the user wants hidden.
-func unhidden(w *compile.Workload) error {
-	config, err := os.UserConfigDir()
-	if err != nil || !w.IgnoreGlobally || len(w.Mounts) == 0 {
-		return nil
-	}
-	patterns := filepath.Join(config, "weir", "ignore")
-	if _, err := os.Stat(patterns); err == nil {
-		return fmt.Errorf("not supported yet: the ignore patterns in %s, which would hide files of mounted directories; set spec.run.ignoreGlobally to false to mount them whole", patterns)
-	}
-	return nil
 }
 
 // lines logs what a server prints.

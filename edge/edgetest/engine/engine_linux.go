@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -30,6 +31,8 @@ import (
 type Engine struct {
 	Dir    string // of all that it has
 	Socket string
+	Shared bool   // it is in the network namespace of the test, and not in one of its own
+	Hidden string // a directory of which it sees nothing, as if it was on another machine; "" for none
 	cmd    *exec.Cmd
 	ended  chan error
 }
@@ -73,11 +76,36 @@ func Open() (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{Dir: dir, Socket: filepath.Join(dir, "d.sock")}
-	if err := e.Run(); err != nil {
-		e.Close()
+	return e, e.first()
+}
+
+// OpenHere starts an engine in the network namespace of the test.
+func OpenHere() (*Engine, error) {
+	dir, err := os.MkdirTemp("", "weir-engine-")
+	if err != nil {
 		return nil, err
 	}
-	return e, nil
+	e := &Engine{Dir: dir, Socket: filepath.Join(dir, "d.sock"), Shared: true}
+	return e, e.first()
+}
+
+// OpenHiding starts an engine that sees nothing of a directory.
+func OpenHiding(hidden string) (*Engine, error) {
+	dir, err := os.MkdirTemp("", "weir-engine-")
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{Dir: dir, Socket: filepath.Join(dir, "d.sock"), Hidden: hidden}
+	return e, e.first()
+}
+
+// first runs the engine, or removes what it has.
+func (e *Engine) first() error {
+	err := e.Run()
+	if err != nil {
+		e.Close()
+	}
+	return err
 }
 
 // Run starts the engine anew after Stop or Kill.
@@ -88,8 +116,14 @@ func (e *Engine) Run() error {
 	}
 	defer log.Close()
 	e.cmd = exec.Command("dockerd", "--host", "unix://"+e.Socket, "--data-root", e.path("data"), "--exec-root", e.path("exec"), "--pidfile", e.path("pid"), "--ip6tables=false", "--shutdown-timeout", "2")
+	if e.Hidden != "" { // in a mount namespace of its own
+		e.cmd = exec.Command("unshare", append([]string{"--mount", "sh", "-c", `mount -t tmpfs none "$0" && exec "$@"`, e.Hidden}, e.cmd.Args...)...)
+	}
 	e.cmd.Stdout, e.cmd.Stderr = log, log
 	e.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Setsid: true, Pdeathsig: syscall.SIGTERM}
+	if e.Shared {
+		e.cmd.SysProcAttr.Cloneflags = 0
+	}
 	started, ended := make(chan error), make(chan error, 1)
 	go func() { // the thread that starts it lives as long, or its end would be the engine's
 		runtime.LockOSThread()
@@ -189,6 +223,11 @@ func (e *Engine) Close() {
 
 // ask makes one request to the engine.
 func (e *Engine) ask(method, path string, body io.Reader) ([]byte, error) {
+	return e.send(method, path, "application/x-tar", body)
+}
+
+// send makes one request to the engine, with a body of a type.
+func (e *Engine) send(method, path, kind string, body io.Reader) ([]byte, error) {
 	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", e.Socket)
 	}}
@@ -197,7 +236,7 @@ func (e *Engine) ask(method, path string, body io.Reader) ([]byte, error) {
 		return nil, err
 	}
 	if body != nil {
-		req.Header.Set("Content-Type", "application/x-tar")
+		req.Header.Set("Content-Type", kind)
 	}
 	resp, err := (&http.Client{Transport: transport, Timeout: 60 * time.Second}).Do(req)
 	if err != nil {
@@ -229,6 +268,45 @@ func (e *Engine) Do(t testing.TB, method, path string) {
 	if _, err := e.ask(method, path, nil); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Post makes a request with a body of JSON.
+func (e *Engine) Post(t testing.TB, path, body string) {
+	t.Helper()
+	if _, err := e.send("POST", path, "application/json", strings.NewReader(body)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// PostFor is as Post, and reads what comes back.
+func (e *Engine) PostFor(t testing.TB, path, body string, into any) {
+	t.Helper()
+	text, err := e.send("POST", path, "application/json", strings.NewReader(body))
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Processes are those of a container, as this machine numbers them.
+func (e *Engine) Processes(t testing.TB, id string) (pids []int) {
+	t.Helper()
+	var top struct {
+		Titles    []string
+		Processes [][]string
+	}
+	e.Get(t, "/containers/"+id+"/top", &top)
+	at := slices.Index(top.Titles, "PID")
+	for _, one := range top.Processes {
+		pid, err := strconv.Atoi(one[at])
+		if err != nil {
+			t.Fatalf("%v", top)
+		}
+		pids = append(pids, pid)
+	}
+	return pids
 }
 
 // Containers are the ids of all containers.

@@ -11,6 +11,7 @@ package link
 import (
 	"encoding/binary"
 	"errors"
+	"time"
 )
 
 // Bounds of a frame.
@@ -20,9 +21,18 @@ const (
 	headSize       = 8
 )
 
+// Of a link whose streams are carried over one connection (the attached form): how many there
+// may be, the bytes of each that nobody has read, and how long the second direction of one that
+// is over in the first may go on.
+const (
+	MaxStreams   = 1024
+	StreamWindow = 256 << 10
+	StreamClose  = 30 * time.Second
+)
+
 // Version is what a Hello has as its A. A manager refuses any other: both ends come out of
 // one build.
-const Version = 2
+const Version = 3
 
 // Kind is what a message is.
 type Kind uint8
@@ -38,7 +48,7 @@ const (
 	Ended                    // helper: process ID ended. A: exit code, B: signal or 0
 	Dial                     // manager: connect to port A on loopback, as ID
 	Dialed                   // helper: the connection is beside; or Text says why not
-	Accepted                 // helper: a connection that a server made to a port that is listened on is beside
+	Accepted                 // helper: a connection that a server made to a port that is listened on is beside. In the attached form A: its port, B: its IPv4 address
 	Query                    // helper: Text is a query of DNS that a server sent, as ID of the helper's
 	Answer                   // manager: Text is the answer to query ID
 )

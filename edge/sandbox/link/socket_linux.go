@@ -13,6 +13,9 @@ type Reader struct {
 	// Receive is recvmsg(2), with MSG_CMSG_CLOEXEC.
 	Receive func(p, oob []byte) (n, oobn, flags int, err error)
 
+	// Streams says that streams take the place of descriptors: Next returns -1 for each.
+	Streams bool
+
 	oob  [64]byte // more than MaxDescriptors take, less than 254 do
 	fds  []int
 	body []byte
@@ -43,6 +46,11 @@ func (r *Reader) next() (Message, error) {
 		return Message{}, err
 	}
 	// Descriptors travel with the first byte of their frame.
+	if r.Streams {
+		for range h.fds {
+			r.fds = append(r.fds, -1)
+		}
+	}
 	if len(r.fds) != h.fds {
 		return Message{}, errFrame
 	}

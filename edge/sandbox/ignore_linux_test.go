@@ -1,0 +1,57 @@
+package sandbox
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// What ignore patterns name is not seen inside: a file is empty, a directory has nothing, and
+// neither can be written to or taken away. A grade that hides nothing is refused.
+func TestHidden(t *testing.T) {
+	dir := tree(t, ".env", "keys/one", "shown", "a/.env")
+	ignore := filepath.Join(t.TempDir(), "ignore")
+	for path, text := range map[string]string{ignore: ".env\nkeys/\n", filepath.Join(dir, IgnoreName): "!.env\n"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := machine(t)
+	bwrapped(t, m)
+	c := config(t, Bwrap, "read:/data/.env", "read:/data/a/.env", "list:/data/keys", "write:/data/.env", "write:/data/keys/x", "write:/data/new", "read:/data/shown", "read:/data/.weirignore", "write:/data/.weirignore")
+	c.Mounts, c.Ignore = []Mount{{Host: dir, Inside: "/data", Writable: true}}, ignore
+	got, _ := said(t, openBox(t, m, c))
+	for try, want := range map[string]string{"read:/data/.env": `""`, "read:/data/a/.env": `""`, "list:/data/keys": "", "read:/data/shown": `"content"`, "read:/data/.weirignore": `""`, "write:/data/new": "wrote"} {
+		if result := got[try]; result != want {
+			t.Errorf("%s: %q, want %q", try, result, want)
+		}
+	}
+	for _, try := range []string{"write:/data/.env", "write:/data/keys/x", "write:/data/.weirignore"} {
+		if !strings.HasPrefix(got[try], "refused: ") {
+			t.Errorf("%s: %q", try, got[try])
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, ".env")); string(text) != "content" {
+		t.Errorf("outside it is %q, %v", text, err)
+	}
+	c.Ignore, c.Command = "", append(c.Command[:1:1], "read:/data/.env")
+	if got, _ := said(t, openBox(t, m, c)); got["read:/data/.env"] != `"content"` {
+		t.Errorf("without patterns: %q", got["read:/data/.env"])
+	}
+	for _, grade := range []Grade{Landlock, None} {
+		c := config(t, grade, "env")
+		c.Mounts, c.Ignore = []Mount{{Host: dir}}, ignore
+		if grade == Landlock && m.abi() < 4 {
+			continue
+		}
+		var refused *MountError
+		if s, err := m.Open(t.Context(), c); !errors.As(err, &refused) || !strings.Contains(refused.Why, "ignore patterns") {
+			if err == nil {
+				s.Close()
+			}
+			t.Errorf("%s: %v", grade, err)
+		}
+	}
+}
