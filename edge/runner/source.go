@@ -172,3 +172,29 @@ func BinOf(pack string, bin []byte) (string, error) {
 
 // IsNodePackage reports whether a text is a name of npm's.
 func IsNodePackage(name string) bool { return nodePackage.MatchString(name) }
+
+// What the base of an image is made of, and packages of its system. Engines and package
+// managers are stricter.
+var (
+	baseImage     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]*(/[A-Za-z0-9][A-Za-z0-9._:@-]*)*$`)
+	systemPackage = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+:~=-]{0,127}$`)
+)
+
+// maxSystemPackages is how many packages of its system an image may be built with.
+const maxSystemPackages = 64
+
+// CheckBase refuses what is no image to build on, and what is no package of its system.
+func CheckBase(image string, packages []string) error {
+	if image != "" && (len(image) > maxSource || !baseImage.MatchString(image)) {
+		return fmt.Errorf("%.100q is no image: write NAME, NAME:TAG or NAME@DIGEST", image)
+	}
+	if len(packages) > maxSystemPackages {
+		return fmt.Errorf("an image is built with %d packages of its system at most", maxSystemPackages)
+	}
+	for _, name := range packages {
+		if !systemPackage.MatchString(name) {
+			return fmt.Errorf("%.100q is no package of a system: write its name, or NAME=VERSION", name)
+		}
+	}
+	return nil
+}
