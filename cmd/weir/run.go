@@ -205,6 +205,9 @@ func (a *app) dryRun(m *workload.Made) error {
 	}
 	b := m.Plan.Servers[0].Backends[0]
 	if w := b.Workload; w != nil {
+		if w.Build != nil {
+			steps = append(steps, "an image of "+w.Build.Source+" is built, where the container engine has none")
+		}
 		if w.Image != "" {
 			steps = append(steps, "a container of "+w.Image+" is started, by the first container engine that answers, with "+strings.Join(append([]string{"its command"}, w.Args...), " "))
 		} else {
@@ -233,6 +236,9 @@ func (a *app) dryRun(m *workload.Made) error {
 // server wants a login the user is asked for it.
 func (a *app) keepRunning(ctx context.Context, cmd *cobra.Command, x *runFlags, made *workload.Made) error {
 	if err := a.needed(ctx, made); err != nil {
+		return err
+	}
+	if err := a.buildable(ctx, made.Plan); err != nil {
 		return err
 	}
 	keep := a.byManager
@@ -341,7 +347,7 @@ func (a *app) replaced(ctx context.Context, name string) error {
 		return nil
 	}
 	if err == nil {
-		err = m.Remove(ctx, name, true, func(workload.Event) {})
+		err = m.Remove(ctx, name, workload.RemoveOptions{Force: true, KeepImage: true}, func(workload.Event) {})
 	}
 	if known := new(workload.Error); errors.As(err, &known) && known.Code == workload.CodeNotFound {
 		return nil
@@ -349,12 +355,16 @@ func (a *app) replaced(ctx context.Context, name string) error {
 	return err
 }
 
-// runnerWait is how long the first start of a package runner may take, which fetches.
+// runnerWait is how long the first start of a package runner may take, which fetches, and that
+// of a server whose image is built.
 const runnerWait = 5 * time.Minute
 
 // waiting is how long the server may take.
 func (x *runFlags) waiting(cmd *cobra.Command, plan *compile.Plan) time.Duration {
 	if w := plan.Servers[0].Backends[0].Workload; w != nil && !cmd.Flags().Changed("wait") {
+		if w.Build != nil {
+			return runnerWait
+		}
 		switch filepath.Base(w.Program) {
 		case "npx", "uvx", "pipx", "bunx", "deno":
 			return runnerWait

@@ -31,9 +31,9 @@ func server(spec string) string {
 // What a server that is to be started cannot have is refused by name, and nothing is ignored.
 func TestWorkloadsRefused(t *testing.T) {
 	for spec, want := range map[string]string{
-		"{image: 'npx://pkg@1'}":           "not supported yet: an image that is built of a package",
-		"{image: 'uvx://pkg'}":             "an image that is built",
-		"{image: 'go://./dir'}":            "an image that is built",
+		"{image: 'npx://-y'}":              "is no package of npx: write npx://PACKAGE",
+		"{image: 'uvx://pkg==-1'}":         "is no version of pkg",
+		"{image: 'go://fmt'}":              "is no package of go",
 		"{image: 'https://a.example/mcp'}": "describe it with an MCPRemoteProxy",
 		"{image: 'file:///bin/x'}":         "no form that is known",
 		"{image: 'exec://bin/x'}":          "no absolute path",
@@ -46,9 +46,9 @@ func TestWorkloadsRefused(t *testing.T) {
 		"{image: npx, run: {egressPorts: [22], isolateNetwork: false}}":                                                                "and then nothing is blocked",
 		"{image: npx, run: {allowContainerGateway: true, network: none}}":                                                              "spec.run.allowContainerGateway: spec.run.network is none",
 		"{image: npx, run: {publish: ['80:80']}}":                                                                                      "spec.run.publish: not supported yet",
-		"{image: npx, run: {runtimeImage: a}}":                                                                                         "spec.run.runtimeImage: not supported yet",
-		"{image: npx, run: {runtimeAddPackages: [a]}}":                                                                                 "spec.run.runtimeAddPackages: not supported yet",
-		"{image: npx, run: {buildCA: a}}":                                                                                              "spec.run.buildCA: not supported yet",
+		"{image: npx, run: {runtimeImage: a}}":                                                                                         "spec.run.runtimeImage: it is for images that are built",
+		"{image: npx, run: {runtimeAddPackages: [a]}}":                                                                                 "spec.run.runtimeAddPackages: it is for images that are built",
+		"{image: npx, run: {buildCA: a}}":                                                                                              "spec.run.buildCA: it is for images that are built",
 		"{image: npx, run: {imageVerification: enabled}}":                                                                              "spec.run.imageVerification: not supported yet",
 		"{image: npx, run: {runAs: '1000'}}":                                                                                           "runAs is for containers",
 		"{image: npx, authServerRef: {name: key}}":                                                                                     "spec.authServerRef.name: MCPExternalAuthConfig/key is of type headerInjection",
@@ -102,7 +102,10 @@ data:
 		"{image: fetch, permissionProfile: {type: configmap, name: p, key: privileged}}": "not supported yet: a privileged container",
 		"{image: fetch, permissionProfile: {type: configmap, name: p, key: volume}}":     "not supported yet: volume://data",
 		"{image: fetch, volumes: [{name: a, hostPath: data, mountPath: /data}]}":         "\"data\" is no absolute path",
-		"{image: 'npx://fetch'}":                                                         "not supported yet: an image that is built",
+		"{image: 'npx://fetch', run: {runtimeImage: '--privileged'}}":                    "spec.run.runtimeImage: \"--privileged\" is no image",
+		"{image: 'npx://fetch', run: {runtimeAddPackages: ['-y']}}":                      "spec.run.runtimeAddPackages: \"-y\" is no package of a system",
+		"{image: 'npx://fetch', run: {runAs: root}}":                                     "spec.run.runAs",
+		"{image: 'exec:///bin/x', run: {buildCA: /a}}":                                   "spec.run.buildCA: it is for images that are built",
 	} {
 		plan, said := found(server(spec)+"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: p}\ndata:\n  privileged: '{\"privileged\": true}'\n  volume: '{\"read\": [\"volume://data:/data\"]}'\n", starting)
 		if plan != nil || !strings.Contains(said, want) {

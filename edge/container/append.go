@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -245,6 +247,10 @@ func finished(text []byte, base *Base, l Layer, f Finish) ([]byte, error) {
 		history = append(raw.History, one)
 	}
 	rootfs.DiffIDs = append(rootfs.DiffIDs, l.DiffID)
+	env := slices.DeleteFunc(slices.Clone(base.env), func(has string) bool {
+		name, _, _ := strings.Cut(has, "=")
+		return slices.ContainsFunc(f.Env, func(own string) bool { return strings.HasPrefix(own, name+"=") })
+	})
 	volumes := map[string]struct{}{}
 	for _, path := range f.Volumes {
 		volumes[path] = struct{}{}
@@ -252,7 +258,7 @@ func finished(text []byte, base *Base, l Layer, f Finish) ([]byte, error) {
 	return json.Marshal(map[string]any{
 		"architecture": is.Architecture, "os": is.OS, "variant": is.Variant, "created": time.Unix(0, 0).UTC(), "rootfs": rootfs, "history": history,
 		"config": map[string]any{
-			"User": f.User, "Env": append(append([]string{}, base.env...), f.Env...), "Entrypoint": f.Entrypoint, "Cmd": nil, "WorkingDir": "/", "Labels": f.Labels, "Volumes": volumes,
+			"User": f.User, "Env": append(env, f.Env...), "Entrypoint": f.Entrypoint, "Cmd": nil, "WorkingDir": "/", "Labels": f.Labels, "Volumes": volumes,
 		},
 	})
 }
@@ -267,23 +273,38 @@ func (e *Engine) Discard(ctx context.Context, id string) error {
 	return short(err)
 }
 
-// Forget removes an image that was built, by its tag, unless a container uses it. It reports
-// whether it was there.
-func (e *Engine) Forget(ctx context.Context, tag string) (bool, error) {
-	b, err := e.Base(ctx, tag)
-	if known := new(Error); errors.As(err, &known) && known.Kind == NoImage {
-		return false, nil
-	} else if err != nil {
-		return false, err
+// LabelSource is on each image that is built, with a digest of what it is built of: of that of
+// a directory its path, so that it is the same when its files change.
+const LabelSource = "weir.dev/source"
+
+// Forget removes the images that were built of a source, by their own tags, and returns these.
+// One that a container uses stays, and so does each other tag that somebody gave one.
+func (e *Engine) Forget(ctx context.Context, source string) (tags []string, err error) {
+	all, err := e.client.ImageList(ctx, client.ImageListOptions{Filters: client.Filters{}.Add("label", LabelSource+"="+source)})
+	if err != nil {
+		return nil, fmt.Errorf("list images: %w", short(err))
 	}
-	if b.Label(LabelBuilt) == "" {
-		return false, fmt.Errorf("image %s was not built here: it stays", tag)
+	for _, one := range all.Items {
+		if one.Labels[LabelSource] != source || one.Labels[LabelBuilt] == "" {
+			continue
+		}
+		for _, tag := range one.RepoTags {
+			if !strings.HasPrefix(tag, ownTags) && !strings.HasPrefix(tag, "localhost/"+ownTags) && !strings.HasPrefix(tag, "docker.io/"+ownTags) {
+				continue
+			}
+			if _, err := e.client.ImageRemove(ctx, tag, client.ImageRemoveOptions{}); errdefs.IsConflict(err) {
+				continue
+			} else if err != nil && !errdefs.IsNotFound(err) {
+				return tags, fmt.Errorf("remove image %s: %w", tag, short(err))
+			}
+			tags = append(tags, tag)
+		}
 	}
-	if _, err := e.client.ImageRemove(ctx, tag, client.ImageRemoveOptions{}); err != nil && !errdefs.IsNotFound(err) {
-		return false, fmt.Errorf("remove image %s: %w", tag, short(err))
-	}
-	return true, nil
+	return tags, nil
 }
+
+// ownTags is what the tags of images that are built begin with.
+const ownTags = "weir/"
 
 // Tag gives an image another name.
 func (e *Engine) Tag(ctx context.Context, image, tag string) error {

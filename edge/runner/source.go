@@ -43,7 +43,10 @@ const maxSource = 512 // bytes of a package's name, or of a module's path
 // and go://DIR, where DIR begins with ./, ../ or /. For a word of another scheme it returns
 // nil. Its errors say what to write.
 func ParseSource(word string) (*Source, error) {
-	scheme, rest, _ := strings.Cut(word, "://")
+	scheme, rest, found := strings.Cut(word, "://")
+	if !found {
+		return nil, nil
+	}
 	s := &Source{Scheme: scheme}
 	var name, version *regexp.Regexp
 	var usage string

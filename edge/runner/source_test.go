@@ -40,8 +40,10 @@ func TestParseSource(t *testing.T) {
 			t.Errorf("%s: written as %s", word, s)
 		}
 	}
-	if s, err := ParseSource("exec:///bin/x"); s != nil || err != nil {
-		t.Errorf("another scheme: %v, %v", s, err)
+	for _, word := range []string{"exec:///bin/x", "npx", "uvx", "go", ""} {
+		if s, err := ParseSource(word); s != nil || err != nil {
+			t.Errorf("%s: %v, %v", word, s, err)
+		}
 	}
 }
 

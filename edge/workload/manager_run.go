@@ -31,7 +31,7 @@ func (k *Keeper) Run(ctx context.Context, manifest []byte, replace bool, wait ti
 	}
 	if replace {
 		var e *Error
-		if err := k.Remove(ctx, facts.Name, true, steps(told)); err != nil && !(errors.As(err, &e) && e.Code == CodeNotFound) {
+		if err := k.Remove(ctx, facts.Name, RemoveOptions{Force: true, KeepImage: true}, steps(told)); err != nil && !(errors.As(err, &e) && e.Code == CodeNotFound) {
 			return err
 		}
 	}

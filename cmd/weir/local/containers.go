@@ -23,11 +23,12 @@ const pullWithin = 300 * time.Second
 // a server that speaks HTTP. An image that the engine does not have is pulled before the first
 // start.
 type contained struct {
-	machine *container.Machine
-	config  container.Config
-	said    func(text string) // takes what the engine says of a pull
-	noted   func(note string)
-	log     *slog.Logger
+	machine  *container.Machine
+	config   container.Config
+	said     func(text string) // takes what the engine says of a pull, and the steps of a build
+	building *building         // how the image is built; nil for one that is there or is fetched
+	noted    func(note string)
+	log      *slog.Logger
 
 	life context.Context
 	end  context.CancelFunc
@@ -166,6 +167,9 @@ func (l *contained) pulled(ctx context.Context) error {
 }
 
 func (l *contained) pull() error {
+	if l.building != nil {
+		return l.build()
+	}
 	ctx, cancel := context.WithTimeoutCause(l.life, pullWithin, fmt.Errorf("not done within %s", pullWithin))
 	defer cancel()
 	e, err := l.machine.Engine(ctx)

@@ -255,7 +255,11 @@ func (l *Locals) starter(s *serve.Starting, environment func(context.Context) ([
 		if of != nil {
 			c.Opened = of.contained
 		}
-		return newContained(engines, c, s.Log), nil
+		one := newContained(engines, c, s.Log)
+		if w.Build != nil {
+			one.building = &building{newBuilds(engines, state), w.Build}
+		}
+		return one, nil
 	}
 	state, machine, err := l.open()
 	if err != nil {

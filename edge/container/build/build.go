@@ -89,7 +89,6 @@ func (e *Error) Error() string { return e.Step + ": " + e.Why }
 
 // maxRequest bounds parts of a request.
 const (
-	maxCA        = 1 << 20
 	maxSecrets   = 16
 	maxSecret    = 64 << 10
 	maxSaidLines = 20
@@ -112,7 +111,7 @@ func (r *Request) check() error {
 	if err := runner.CheckBase(r.RuntimeImage, r.AddPackages); err != nil {
 		return refuse("correct it", "%v", err)
 	}
-	if err := CheckCA(r.CA); err != nil {
+	if err := runner.CheckCA(r.CA); err != nil {
 		return refuse("name a file with certificates of authorities in PEM", "%v", err)
 	}
 	if len(r.Secrets) > maxSecrets {
@@ -265,20 +264,10 @@ func (j *job) tag() string {
 	return "weir/" + j.Source.Scheme + "-" + plainName(j.Source.Name()) + ":" + hex.EncodeToString(sum[:8])
 }
 
-// TagOf is the tag that Build would give. It reads the directory of one that is built of that.
-func (b *Builds) TagOf(r Request) (string, error) {
-	if err := r.check(); err != nil {
-		return "", err
-	}
-	j := &job{Builds: b, Request: r, recipe: recipes()[r.Source.Scheme], index: b.readIndex(r.Source.Scheme)}
-	if r.Source.Dir != "" {
-		var err error
-		if j.tree, err = readTree(r.Source.Dir, b.Spool); err != nil {
-			return "", err
-		}
-		defer j.tree.close()
-	}
-	return j.tag(), nil
+// SourceKey is what images that are built of a source are known by (container.LabelSource).
+func SourceKey(s *runner.Source) string {
+	sum := sha256.Sum256([]byte(s.String()))
+	return hex.EncodeToString(sum[:16])
 }
 
 // plainName is a text as a part of an image's name may be.
@@ -425,7 +414,7 @@ func (j *job) make(ctx context.Context, tag string, there *container.Base) error
 		}
 		return j.engine.Append(ctx, j.base, ids[1], layer, container.Finish{
 			Tag: tag, Comment: "weir build " + j.shown(), User: "65532:65532", Entrypoint: entry, Env: []string{"HOME=" + home},
-			Labels:  map[string]string{container.LabelBuilt: j.shown(), labelBase: j.base.ID},
+			Labels:  map[string]string{container.LabelBuilt: j.shown(), container.LabelSource: SourceKey(j.Source), labelBase: j.base.ID},
 			Volumes: []string{home},
 		})
 	})
