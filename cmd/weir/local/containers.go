@@ -26,6 +26,7 @@ type contained struct {
 	machine  *container.Machine
 	config   container.Config
 	said     func(text string) // takes what the engine says of a pull, and the steps of a build
+	shown    func(text string) // tells whoever waits for the start what it waits for
 	building *building         // how the image is built; nil for one that is there or is fetched
 	noted    func(note string)
 	log      *slog.Logger
@@ -47,7 +48,7 @@ type pulling struct {
 
 // newContained makes one of a workload's container. It starts nothing yet.
 func newContained(m *container.Machine, c container.Config, log *slog.Logger) *contained {
-	l := &contained{machine: m, config: c, log: log, said: func(string) {}}
+	l := &contained{machine: m, config: c, log: log, said: func(string) {}, shown: func(string) {}}
 	var once sync.Once
 	l.noted = func(note string) {
 		once.Do(func() { log.Warn("a container is not as its image would have it", "workload", c.Name, "note", note) })

@@ -207,6 +207,9 @@ func (l *Locals) Start(s serve.Starting) (backend.Local, error) {
 		if c.Lines != nil {
 			launch.said = func(text string) { c.Lines(stdio.Line{At: time.Now(), Source: "weir", Text: text}) }
 		}
+		if of != nil && of.Say != nil {
+			launch.shown = of.Say
+		}
 	}
 	if w.Port > 0 {
 		server, err := stdio.NewHTTP(c, dialer(w.Host))
