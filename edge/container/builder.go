@@ -64,9 +64,10 @@ func (m *Machine) Builder(ctx context.Context, e *Engine, c BuilderConfig, helpe
 		return nil, err
 	}
 	e.sweepBuilders(ctx, mark)
-	user := fmt.Sprintf("%d:%d", nobodyElse, nobodyElse)
+	// The first process is root's, so that no command can end it, and what is run as root has the
+	// few rights that the container has; commands are another user's, and have none.
 	config := &engine.Config{
-		Image: c.Image, User: user, WorkingDir: "/", Entrypoint: []string{helperPath}, Cmd: []string{"hold"},
+		Image: c.Image, User: "0:0", WorkingDir: "/", Entrypoint: []string{helperPath}, Cmd: []string{"hold"},
 		Labels:    map[string]string{labelBuilder: mark, labelOwner: strconv.Itoa(os.Getuid())},
 		Env:       []string{"GODEBUG=", "GOTRACEBACK=", "GOGC=", "GOMEMLIMIT=", "GOMAXPROCS="},
 		OpenStdin: true, StdinOnce: true, AttachStdin: true,
@@ -140,6 +141,9 @@ func (b *Builder) Close() {
 		}
 	})
 }
+
+// Abandon gives up the builder as the end of its process does, and removes nothing.
+func (b *Builder) Abandon() { b.once.Do(b.held.Close) }
 
 // Command is one that runs in a builder. No shell reads it.
 type Command struct {

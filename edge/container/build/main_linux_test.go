@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-edge/weir/edge/container"
 	"github.com/weir-edge/weir/edge/edgetest/engine"
+	"github.com/weir-edge/weir/edge/sandbox"
 )
 
 func TestMain(m *testing.M) {
@@ -24,9 +25,10 @@ func TestMain(m *testing.M) {
 
 // shared is the engine of all tests.
 var shared struct {
-	once   sync.Once
-	engine *engine.Engine
-	err    error
+	once     sync.Once
+	packager sync.Once
+	engine   *engine.Engine
+	err      error
 }
 
 func running(t *testing.T) *engine.Engine {
@@ -37,6 +39,16 @@ func running(t *testing.T) *engine.Engine {
 		t.Fatal(shared.err)
 	}
 	return shared.engine
+}
+
+// helper is the helper's program.
+func helper(t *testing.T) []byte {
+	t.Helper()
+	program, err := sandbox.HelperProgram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return program
 }
 
 // builds makes images with the engine, as a user whose settings are those.

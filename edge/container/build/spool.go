@@ -121,7 +121,8 @@ func readApp(r io.Reader, dir string) (_ *spool, err error) {
 		}
 		s.entries = append(s.entries, e)
 	}
-	s.entries = append(s.entries, entry{name: strings.TrimPrefix(home, "/"), kind: kindDir, mode: 0o755})
+	// A file system in memory that is mounted there takes the rights of the directory.
+	s.entries = append(s.entries, entry{name: strings.TrimPrefix(home, "/"), kind: kindDir, mode: 0o1777})
 	slices.SortFunc(s.entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
 	for i := 1; i < len(s.entries); i++ {
 		if s.entries[i].name == s.entries[i-1].name {

@@ -293,6 +293,9 @@ func (e *Engine) Saved(t testing.TB, name string) []byte {
 	return text
 }
 
+// Try makes a request that may fail.
+func (e *Engine) Try(method, path string) ([]byte, error) { return e.ask(method, path, nil) }
+
 // Raw is what the engine says of a path of its interface, as it says it.
 func (e *Engine) Raw(t testing.TB, path string) string {
 	t.Helper()
