@@ -169,7 +169,7 @@ func (x *buildFlags) request(word string) (r images.Request, err error) {
 	}
 	for _, text := range x.secrets {
 		name, file, ok := strings.Cut(text, "=")
-		if !ok || name == "" || file == "" {
+		if !ok || !images.IsSecretName(name) || file == "" {
 			return r, usagef("--build-secret: write NAME=FILE, such as npmrc=$HOME/.npmrc")
 		}
 		if _, twice := r.Secrets[name]; twice {

@@ -114,9 +114,9 @@ func flagCases() map[string]flagCase {
 		"publish":                 {words: "--publish=8080:80", refused: later},
 		"allow-container-gateway": {words: "--allow-container-gateway", kept: "allowContainerGateway: true", path: "Workload.Gateway", want: "true", usual: "false"},
 		"print-resolved-overlays": {words: "--print-resolved-overlays", refused: later},
-		"runtime-image":           {words: "--runtime-image=alpine", refused: later},
-		"runtime-add-package":     {words: "--runtime-add-package=git", refused: later},
-		"ca-cert":                 {words: "--ca-cert=DIR/ca.pem", refused: later},
+		"runtime-image":           {words: "--runtime-image=node:22-alpine", beside: "npx://tool@1.0.0", kept: "runtimeImage: node:22-alpine", path: "Workload.Build.RuntimeImage", want: "node:22-alpine", usual: ""},
+		"runtime-add-package":     {words: "--runtime-add-package=git", beside: "npx://tool@1.0.0", kept: "runtimeAddPackages:\n    - git", path: "Workload.Build.AddPackages", want: "[git]", usual: "[]"},
+		"ca-cert":                 {words: "--ca-cert=DIR/ca.pem", beside: "npx://tool@1.0.0", kept: "buildCA: DIR/ca.pem", path: "Workload.Build.CA", want: "DIR/ca.pem", usual: ""},
 
 		// Clients.
 		"tools":          {words: "--tools=add,echo", kept: "toolsFilter:\n  - add\n  - echo", path: "Server.Names", want: "add echo", usual: "Workloads:map[]"},
@@ -248,12 +248,12 @@ func flagHome(t *testing.T) string {
 }
 
 // dryRun is what `weir run --dry-run` says of a command line, whose server is a program of
-// this machine where it names no URL.
+// this machine where it names no URL, and nothing to build.
 func dryRun(t *testing.T, words string) (manifest []byte, said string, code int) {
 	t.Helper()
 	a, out, errs := asking(t, newFakeManager())
 	args := append([]string{"run", "--dry-run"}, strings.Fields(words)...)
-	if !strings.Contains(" "+words, " https://") {
+	if !strings.Contains(" "+words, " https://") && !strings.Contains(" "+words, " npx://") {
 		args = append(args, "--", idleProgram(t, "srv"))
 	}
 	code = a.run(args)

@@ -151,8 +151,11 @@ type Command struct {
 	Env   []string // NAME=VALUE, beside those of the image
 	Dir   string   // that it is run in; "" for /
 	Root  bool
-	Stdin io.Reader         // nil for nothing
-	Said  func(line string) // is called with what it prints, a line at a time; nil for nobody
+	Stdin io.Reader // nil for nothing
+
+	// Said and Complained are called with what it prints to its standard output and error, a
+	// line at a time; nil for nobody. In which order the two come nobody knows.
+	Said, Complained func(line string)
 }
 
 // Run runs a command until it ends, and returns its exit code.
@@ -188,9 +191,10 @@ func (b *Builder) Run(ctx context.Context, c Command) (int, error) {
 			return 0, err
 		}
 	}
-	out := &lineWriter{said: c.Said}
-	_, err = stdcopy.StdCopy(out, out, at.Reader)
+	out, complaints := &lineWriter{said: c.Said}, &lineWriter{said: c.Complained}
+	_, err = stdcopy.StdCopy(out, complaints, at.Reader)
 	out.end()
+	complaints.end()
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
@@ -210,7 +214,7 @@ func (b *Builder) Run(ctx context.Context, c Command) (int, error) {
 // own runs a mode of the helper's.
 func (b *Builder) own(ctx context.Context, root bool, stdin io.Reader, args ...string) error {
 	var said string
-	code, err := b.Run(ctx, Command{Args: append([]string{helperPath}, args...), Root: root, Stdin: stdin, Said: func(line string) { said = line }})
+	code, err := b.Run(ctx, Command{Args: append([]string{helperPath}, args...), Root: root, Stdin: stdin, Complained: func(line string) { said = line }})
 	if err == nil && code != 0 {
 		err = errors.New(said)
 	}

@@ -91,8 +91,13 @@ func (e *Error) Error() string { return e.Step + ": " + e.Why }
 const (
 	maxSecrets   = 16
 	maxSecret    = 64 << 10
-	maxSaidLines = 20
+	maxSaidLines = 20 // that an error shows of what was printed
+
+	maxComplaints = 15 // of them, of standard error
 )
+
+// IsSecretName reports whether a secret of a build may be called so.
+func IsSecretName(name string) bool { return secretName.MatchString(name) }
 
 // secretName is how a secret of a build may be called.
 var secretName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
@@ -340,8 +345,8 @@ func (j *job) run(ctx context.Context, text string, c container.Command) error {
 
 func (j *job) runIn(ctx context.Context, in *container.Builder, text string, c container.Command) error {
 	return j.step(text, func() error {
-		said := newTail(maxSaidLines)
-		c.Said = said.add
+		said, complaints := newTail(maxSaidLines), newTail(maxComplaints)
+		c.Said, c.Complained = said.add, complaints.add
 		code, err := in.Run(ctx, c)
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
@@ -349,7 +354,7 @@ func (j *job) runIn(ctx context.Context, in *container.Builder, text string, c c
 		if err == nil && code == 0 {
 			return nil
 		}
-		e := &Error{Step: text, Said: masked(said.lines(), j.Secrets)}
+		e := &Error{Step: text, Said: masked(lastLines(said.lines(), complaints.lines(), maxSaidLines), j.Secrets)}
 		if e.Why = fmt.Sprintf("exit code %d", code); err != nil {
 			e.Why = err.Error()
 		}

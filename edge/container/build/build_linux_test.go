@@ -37,7 +37,7 @@ func TestBuildGoFromProxy(t *testing.T) {
 	}
 	relay := e.Relay(t, e.Connect(t))
 	b := builds(t, e, map[string]string{"GOPROXY": relay.Go})
-	e.GoBase(t, "go-base:1")
+	e.GoBase(t, "go-base:1", "flag", "fmt", "log", "os", "unicode")
 	e.Import(t, "docker.io/library/alpine:3.23", "/bin", map[string]engine.Part{"/tmp/": {Mode: 0o1777}})
 	module := built(t, b, Request{Source: source(t, "go://golang.org/x/example/hello@v0.0.0-20250915201037-7f05d217867b"), RuntimeImage: "go-base:1"})
 	if !module.Built || relay.Requests.Load() == 0 {

@@ -34,6 +34,12 @@ func (t *tail) lines() []string {
 	return slices.Clone(t.all)
 }
 
+// lastLines are the last lines of two tails, of which the second one says more of a failure.
+func lastLines(first, second []string, most int) []string {
+	room := max(0, most-len(second))
+	return append(first[max(0, len(first)-room):], second...)
+}
+
 // colours are the sequences by which programs colour what they print.
 var colours = regexp.MustCompile(`\x1b\[[0-9;]*[A-Za-z]`)
 

@@ -123,6 +123,7 @@ type Part struct {
 	From string
 	Text string
 	Mode int64
+	User int      // whose it is
 	Skip []string // names below From that are left out
 }
 
@@ -194,7 +195,7 @@ func pack(to io.Writer, parts map[string]Part) error {
 			if err != nil {
 				return nil // a socket
 			}
-			h.Name, h.Uid, h.Gid, h.Uname, h.Gname = filepath.Join(inside, rest), 0, 0, "", ""
+			h.Name, h.Uid, h.Gid, h.Uname, h.Gname = filepath.Join(inside, rest), p.User, p.User, "", ""
 			if err := w.WriteHeader(h); err != nil || !info.Mode().IsRegular() {
 				return err
 			}
@@ -257,17 +258,25 @@ func (e *Engine) NodeBase(t testing.TB, name string) {
 	e.Import(t, name, "/usr/bin:/bin", parts)
 }
 
-// GoBase imports the Go toolchain of this machine, as the base of an image.
-func (e *Engine) GoBase(t testing.TB, name string) {
+// GoBase imports the Go toolchain of this machine, as the base of an image. The packages of the
+// standard library that are used have been compiled, as they are in a build of Weir's.
+func (e *Engine) GoBase(t testing.TB, name string, used ...string) {
 	t.Helper()
 	said, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
+	cache := t.TempDir()
+	build := exec.Command("go", append([]string{"build"}, used...)...)
+	build.Env = append(os.Environ(), "GOCACHE="+cache, "GOFLAGS=-trimpath -buildvcs=false", "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v: %s", err, out)
+	}
 	e.Import(t, name, "/usr/local/go/bin:/usr/bin:/bin", map[string]Part{
-		"/usr/local/go": {From: strings.TrimSpace(string(said)), Skip: []string{"test", "api", "doc", "src/cmd", "misc"}},
-		"/tmp/":         {Mode: 0o1777},
-		"/etc/passwd":   {Text: "root:x:0:0::/root:/bin/sh\n", Mode: 0o644},
+		"/usr/local/go":              {From: strings.TrimSpace(string(said)), Skip: []string{"test", "api", "doc", "src/cmd", "misc"}},
+		"/home/weir/.cache/go-build": {From: cache, User: 65532},
+		"/tmp/":                      {Mode: 0o1777},
+		"/etc/passwd":                {Text: "root:x:0:0::/root:/bin/sh\n", Mode: 0o644},
 	})
 }
 
