@@ -26,14 +26,15 @@ import (
 func (a *app) runCommand() *cobra.Command {
 	var x runFlags
 	cmd := &cobra.Command{
-		Use:   "run [flags] [URL|IMAGE|NAME|FILE.wasm] [-- COMMAND [ARG]...]",
+		Use:   "run [flags] [URL|IMAGE|PACKAGE|NAME|FILE.wasm] [-- COMMAND [ARG]...]",
 		Short: "Start an MCP server and keep it, or an address for one elsewhere",
 		Long: `Start an MCP server and keep it: a program of this machine that stands after --, in a
-sandbox where the system has one, an image in a container, an address of your own for a
-server at a URL, or what an entry of the registry describes ("weir registry --help"): a
-package of npm or PyPI, an image, or a server at a URL. Arguments after -- take the place
-of the image's command or of the entry's own, and what the entry needs is asked for,
-where there is a terminal.
+sandbox where the system has one, an image in a container, a package whose image is built
+first (npx://, uvx://, go://: "weir build --help"), an address of your own for a server at a
+URL, or what an entry of the registry describes ("weir registry --help"): a package of npm
+or PyPI, an image, or a server at a URL. Arguments after -- take the place of the image's
+command or of the entry's own, and what the entry needs is asked for, where there is a
+terminal.
 
 The URL that clients connect to is the last line of the output. The workload is there
 until "weir stop" or "weir rm", and comes back with the manager.
@@ -47,12 +48,14 @@ export" keeps it for another machine.
 
 Exit codes: 2 wrong command line, 6 no such group, secret or entry, 7 the name or the port is
 taken, 8 not supported yet, no sandbox as asked for or no container engine, 9 refused by a
-rule, 43 the image cannot be had, 44 the server ended or did not introduce itself in time,
-45 somebody has to log in.`,
+rule, 42 the image cannot be built, 43 it cannot be had, 44 the server ended or did not
+introduce itself in time, 45 somebody has to log in.`,
 		Example: `  weir run -- npx -y @modelcontextprotocol/server-everything
   weir run --name files -v "$PWD":/data:ro -- npx -y @modelcontextprotocol/server-filesystem /data
   weir run --secret GITHUB_TOKEN,target=GITHUB_TOKEN --permission-profile network -- ./server
   weir run mcp/fetch
+  weir run npx://@modelcontextprotocol/server-everything@2026.8.31
+  weir run go://./cmd/server -- --verbose
   weir run ./server.wasm -v "$PWD":/data:ro
   weir run https://mcp.example.com/mcp --remote-auth
   weir run io.github.example/files -- /data

@@ -2,6 +2,8 @@ package compile_test
 
 import (
 	"fmt"
+	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -26,6 +28,27 @@ func starting(s *source.Set) { s.Starts = []compile.Form{compile.FormLocal, comp
 
 func server(spec string) string {
 	return "---\napiVersion: weir.dev/v1beta1\nkind: MCPServer\nmetadata: {name: one}\nspec: " + spec + "\n"
+}
+
+// How an image is built is planned, with paths beside the file that names them.
+func TestBuildPlan(t *testing.T) {
+	dir, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for spec, want := range map[string]compile.Build{
+		"{image: 'npx://@a/b@1.0.0'}":                                         {Source: "npx://@a/b@1.0.0"},
+		"{image: 'uvx://b[x]==1.0', run: {runtimeAddPackages: [git, 'a=1']}}": {Source: "uvx://b[x]@1.0", AddPackages: []string{"git", "a=1"}},
+		"{image: 'go://./srv', run: {runtimeImage: 'go:1', buildCA: ca.pem}}": {Source: "go://" + filepath.ToSlash(filepath.Join(dir, "srv")), RuntimeImage: "go:1", CA: filepath.Join(dir, "ca.pem")},
+	} {
+		plan, said := found(server(spec), starting)
+		if plan == nil {
+			t.Fatal(said)
+		}
+		if w := plan.Servers[0].Backends[0].Workload; w == nil || w.Form != compile.FormContainer || w.Build == nil || !reflect.DeepEqual(*w.Build, want) {
+			t.Errorf("%s: %+v", spec, w)
+		}
+	}
 }
 
 // What a server that is to be started cannot have is refused by name, and nothing is ignored.

@@ -35,6 +35,7 @@ const (
 	builderMemory    = 4 << 30
 	builderProcesses = 4096
 	builderEnds      = 15 * time.Minute // one that never began is removed after so long
+	builderMade      = 5 * time.Minute  // it may take so long to make one, or an image of one
 	builderGoes      = 20 * time.Second // the engine may take so long to remove one
 )
 
@@ -86,7 +87,9 @@ func (m *Machine) Builder(ctx context.Context, e *Engine, c BuilderConfig, helpe
 		host.Tmpfs = map[string]string{SecretsDir: fmt.Sprintf("rw,noexec,nosuid,nodev,size=4m,mode=0700,uid=%d,gid=%d", nobodyElse, nobodyElse)}
 	}
 	name := "weir-build-" + c.Name + "-" + strings.ToLower(rand.Text()[:8])
-	made, err := e.client.ContainerCreate(ctx, client.ContainerCreateOptions{Name: name, Config: config, HostConfig: host})
+	made, err := settled(ctx, func(ctx context.Context) (client.ContainerCreateResult, error) {
+		return e.client.ContainerCreate(ctx, client.ContainerCreateOptions{Name: name, Config: config, HostConfig: host})
+	})
 	if err != nil {
 		return nil, fmt.Errorf("a container to build in: %w", short(err))
 	}
@@ -109,6 +112,18 @@ func (m *Machine) Builder(ctx context.Context, e *Engine, c BuilderConfig, helpe
 		return nil, fmt.Errorf("a container to build in: %w", short(err))
 	}
 	return b, nil
+}
+
+// settled does what makes something in the engine to its end, also when ctx has ended meanwhile:
+// else nobody would know what is to be removed.
+func settled[T any](ctx context.Context, do func(context.Context) (T, error)) (T, error) {
+	if err := ctx.Err(); err != nil {
+		var none T
+		return none, context.Cause(ctx)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), builderMade)
+	defer cancel()
+	return do(ctx)
 }
 
 // sweepBuilders removes builders of a mark that have ended, or were made long ago and never
@@ -258,7 +273,9 @@ func (b *Builder) Commit(ctx context.Context) (id string, err error) {
 	if err := b.own(ctx, true, nil, "wipe"); err != nil {
 		return "", err
 	}
-	made, err := b.engine.client.ContainerCommit(ctx, b.id, client.ContainerCommitOptions{})
+	made, err := settled(ctx, func(ctx context.Context) (client.ContainerCommitResult, error) {
+		return b.engine.client.ContainerCommit(ctx, b.id, client.ContainerCommitOptions{})
+	})
 	if err != nil {
 		return "", short(err)
 	}

@@ -72,6 +72,8 @@ func (l *contained) build() error {
 	for _, note := range done.Notes {
 		l.said(note)
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.config.Image = done.ID
 	return nil
 }

@@ -126,7 +126,10 @@ func (l *contained) gone(err error) error {
 }
 
 func (l *contained) open(ctx context.Context) (*container.Box, error) {
-	box, err := l.machine.Open(ctx, l.config)
+	l.mu.Lock()
+	c := l.config
+	l.mu.Unlock()
+	box, err := l.machine.Open(ctx, c)
 	if err != nil {
 		return nil, err
 	}
