@@ -12,6 +12,11 @@
 //	                                  the same, with the link as standard input and output
 //	weir-inside exec SETUP DIR CMD…   what the helper is between fork and exec of a server
 //	weir-inside watch CMD…            starts CMD again when it ends
+//	weir-inside hold                  the first process where an image is built, until its
+//	                                  standard input ends
+//	weir-inside put FILE              writes its standard input there
+//	weir-inside quiet                 ends every other process but the first one
+//	weir-inside wipe                  removes the directory that it is in
 //	weir-inside probe                 does nothing, so that a sandbox can be tried
 //
 // It is read by nobody: its file has no read permission, so that the kernel makes it, and
@@ -64,10 +69,18 @@ func main() {
 		}
 	case mode == "watch" && len(os.Args) > 2:
 		os.Exit(watch(os.Args[2:]))
+	case mode == "hold" && len(os.Args) == 2:
+		os.Exit(hold())
+	case mode == "put" && len(os.Args) == 3:
+		os.Exit(put(os.Args[2]))
+	case mode == "quiet" && len(os.Args) == 2:
+		os.Exit(quiet())
+	case mode == "wipe" && len(os.Args) == 2:
+		os.Exit(wipe())
 	case mode == "probe" && len(os.Args) == 2:
 		return
 	}
-	fatal("usage: weir-inside link SETUP | socket SETUP PATH [INSIDE DEVICE FILE]… | attached SETUP [INSIDE DEVICE FILE]… | exec SETUP DIR COMMAND… | watch COMMAND… | probe; weir starts it")
+	fatal("usage: weir-inside link SETUP | socket SETUP PATH [INSIDE DEVICE FILE]… | attached SETUP [INSIDE DEVICE FILE]… | exec SETUP DIR COMMAND… | watch COMMAND… | hold | put FILE | quiet | wipe | probe; weir starts it")
 	os.Exit(2)
 }
 

@@ -160,10 +160,13 @@ func (m *fakeManager) Stop(ctx context.Context, name string, timeout time.Durati
 	return m.change(ctx, fmt.Sprintf("stop in %s", timeout), name, workload.Stopped, told)
 }
 
-func (m *fakeManager) Remove(ctx context.Context, name string, force bool, told func(workload.Event)) error {
+func (m *fakeManager) Remove(ctx context.Context, name string, o workload.RemoveOptions, told func(workload.Event)) error {
 	verb := "remove"
-	if force {
+	if o.Force {
 		verb = "remove by force"
+	}
+	if o.KeepImage {
+		verb += ", not the image"
 	}
 	return m.change(ctx, verb, name, "", told)
 }

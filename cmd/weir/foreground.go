@@ -50,7 +50,7 @@ func (a *app) foreground(ctx context.Context, manifest []byte, wait time.Duratio
 	defer end()
 	defer k.End()
 	if err := k.Run(ctx, manifest, false, wait, told); err != nil {
-		_ = k.Remove(context.WithoutCancel(ctx), facts.Name, true, nil) // where it got so far
+		_ = k.Remove(context.WithoutCancel(ctx), facts.Name, workload.RemoveOptions{Force: true, KeepImage: true}, nil) // where it got so far
 		if known := new(workload.Error); errors.As(err, &known) && known.Next == "weir logs "+facts.Name {
 			told := *known // its log is gone with it
 			told.Next = "mend the command, or run it by itself to see what it says"
@@ -62,7 +62,7 @@ func (a *app) foreground(ctx context.Context, manifest []byte, wait time.Duratio
 		return err
 	}
 	defer func() {
-		if failed := k.Remove(context.WithoutCancel(ctx), facts.Name, true, nil); err == nil {
+		if failed := k.Remove(context.WithoutCancel(ctx), facts.Name, workload.RemoveOptions{Force: true, KeepImage: true}, nil); err == nil {
 			err = failed
 		}
 		a.followOne(ctx, told, func(context.Context) ([]apps.Server, error) {

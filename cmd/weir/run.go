@@ -26,14 +26,15 @@ import (
 func (a *app) runCommand() *cobra.Command {
 	var x runFlags
 	cmd := &cobra.Command{
-		Use:   "run [flags] [URL|IMAGE|NAME|FILE.wasm] [-- COMMAND [ARG]...]",
+		Use:   "run [flags] [URL|IMAGE|PACKAGE|NAME|FILE.wasm] [-- COMMAND [ARG]...]",
 		Short: "Start an MCP server and keep it, or an address for one elsewhere",
 		Long: `Start an MCP server and keep it: a program of this machine that stands after --, in a
-sandbox where the system has one, an image in a container, an address of your own for a
-server at a URL, or what an entry of the registry describes ("weir registry --help"): a
-package of npm or PyPI, an image, or a server at a URL. Arguments after -- take the place
-of the image's command or of the entry's own, and what the entry needs is asked for,
-where there is a terminal.
+sandbox where the system has one, an image in a container, a package whose image is built
+first (npx://, uvx://, go://: "weir build --help"), an address of your own for a server at a
+URL, or what an entry of the registry describes ("weir registry --help"): a package of npm
+or PyPI, an image, or a server at a URL. Arguments after -- take the place of the image's
+command or of the entry's own, and what the entry needs is asked for, where there is a
+terminal.
 
 The URL that clients connect to is the last line of the output. The workload is there
 until "weir stop" or "weir rm", and comes back with the manager.
@@ -47,12 +48,14 @@ export" keeps it for another machine.
 
 Exit codes: 2 wrong command line, 6 no such group, secret or entry, 7 the name or the port is
 taken, 8 not supported yet, no sandbox as asked for or no container engine, 9 refused by a
-rule, 43 the image cannot be had, 44 the server ended or did not introduce itself in time,
-45 somebody has to log in.`,
+rule, 42 the image cannot be built, 43 it cannot be had, 44 the server ended or did not
+introduce itself in time, 45 somebody has to log in.`,
 		Example: `  weir run -- npx -y @modelcontextprotocol/server-everything
   weir run --name files -v "$PWD":/data:ro -- npx -y @modelcontextprotocol/server-filesystem /data
   weir run --secret GITHUB_TOKEN,target=GITHUB_TOKEN --permission-profile network -- ./server
   weir run mcp/fetch
+  weir run npx://@modelcontextprotocol/server-everything@2026.8.31
+  weir run go://./cmd/server -- --verbose
   weir run ./server.wasm -v "$PWD":/data:ro
   weir run https://mcp.example.com/mcp --remote-auth
   weir run io.github.example/files -- /data
@@ -210,6 +213,9 @@ func (a *app) dryRun(m *workload.Made) error {
 	}
 	b := m.Plan.Servers[0].Backends[0]
 	if w := b.Workload; w != nil {
+		if w.Build != nil {
+			steps = append(steps, "an image of "+w.Build.Source+" is built, where the container engine has none")
+		}
 		if w.Image != "" {
 			steps = append(steps, "a container of "+w.Image+" is started, by the first container engine that answers, with "+strings.Join(append([]string{"its command"}, w.Args...), " "))
 		} else {
@@ -238,6 +244,9 @@ func (a *app) dryRun(m *workload.Made) error {
 // server wants a login the user is asked for it.
 func (a *app) keepRunning(ctx context.Context, cmd *cobra.Command, x *runFlags, made *workload.Made) error {
 	if err := a.needed(ctx, made); err != nil {
+		return err
+	}
+	if err := a.buildable(ctx, made.Plan); err != nil {
 		return err
 	}
 	keep := a.byManager
@@ -346,7 +355,7 @@ func (a *app) replaced(ctx context.Context, name string) error {
 		return nil
 	}
 	if err == nil {
-		err = m.Remove(ctx, name, true, func(workload.Event) {})
+		err = m.Remove(ctx, name, workload.RemoveOptions{Force: true, KeepImage: true}, func(workload.Event) {})
 	}
 	if known := new(workload.Error); errors.As(err, &known) && known.Code == workload.CodeNotFound {
 		return nil
@@ -354,12 +363,16 @@ func (a *app) replaced(ctx context.Context, name string) error {
 	return err
 }
 
-// runnerWait is how long the first start of a package runner may take, which fetches.
+// runnerWait is how long the first start of a package runner may take, which fetches, and that
+// of a server whose image is built.
 const runnerWait = 5 * time.Minute
 
 // waiting is how long the server may take.
 func (x *runFlags) waiting(cmd *cobra.Command, plan *compile.Plan) time.Duration {
 	if w := plan.Servers[0].Backends[0].Workload; w != nil && !cmd.Flags().Changed("wait") {
+		if w.Build != nil {
+			return runnerWait
+		}
 		switch filepath.Base(w.Program) {
 		case "npx", "uvx", "pipx", "bunx", "deno":
 			return runnerWait

@@ -216,7 +216,7 @@ func TestRunConfigsRun(t *testing.T) {
 		if err := json.Unmarshal(text, &c); err != nil {
 			t.Fatal(err)
 		}
-		runs := c["remote_url"] != nil && c["remote_url"] != "" || slices.Contains([]string{"stdio-image", "sse-image", "stdio-sse-proxy"}, name)
+		runs := c["remote_url"] != nil && c["remote_url"] != "" || slices.Contains([]string{"stdio-image", "sse-image", "stdio-sse-proxy", "npx-built"}, name)
 		if runs != (code == 0) || !runs && (code != 8 || !strings.Contains(said, "not supported yet")) {
 			t.Errorf("%s: exit code %d, %s%s", name, code, out, said)
 		}

@@ -113,9 +113,9 @@ func flagCases() map[string]flagCase {
 		// What needs an engine.
 		"publish":                 {words: "--publish=[::1]:8081:80", kept: `[::1]:8081:80`, path: "Workload.Publish", want: "[{IP:::1 Host:8081 Container:80}]", usual: "[]"},
 		"allow-container-gateway": {words: "--allow-container-gateway", kept: "allowContainerGateway: true", path: "Workload.Gateway", want: "true", usual: "false"},
-		"runtime-image":           {words: "--runtime-image=alpine", refused: later},
-		"runtime-add-package":     {words: "--runtime-add-package=git", refused: later},
-		"ca-cert":                 {words: "--ca-cert=DIR/ca.pem", refused: later},
+		"runtime-image":           {words: "--runtime-image=node:22-alpine", beside: "npx://tool@1.0.0", kept: "runtimeImage: node:22-alpine", path: "Workload.Build.RuntimeImage", want: "node:22-alpine", usual: ""},
+		"runtime-add-package":     {words: "--runtime-add-package=git", beside: "npx://tool@1.0.0", kept: "runtimeAddPackages:\n    - git", path: "Workload.Build.AddPackages", want: "[git]", usual: "[]"},
+		"ca-cert":                 {words: "--ca-cert=DIR/ca.pem", beside: "npx://tool@1.0.0", kept: "buildCA: DIR/ca.pem", path: "Workload.Build.CA", want: "DIR/ca.pem", usual: ""},
 
 		// Clients.
 		"tools":          {words: "--tools=add,echo", kept: "toolsFilter:\n  - add\n  - echo", path: "Server.Names", want: "add echo", usual: "Workloads:map[]"},
@@ -247,12 +247,12 @@ func flagHome(t *testing.T) string {
 }
 
 // dryRun is what `weir run --dry-run` says of a command line, whose server is a program of
-// this machine where it names no URL.
+// this machine where it names no URL, and nothing to build.
 func dryRun(t *testing.T, words string) (manifest []byte, said string, code int) {
 	t.Helper()
 	a, out, errs := asking(t, newFakeManager())
 	args := append([]string{"run", "--dry-run"}, strings.Fields(words)...)
-	if !strings.Contains(" "+words, " https://") {
+	if !strings.Contains(" "+words, " https://") && !strings.Contains(" "+words, " npx://") {
 		args = append(args, "--", idleProgram(t, "srv"))
 	}
 	code = a.run(args)

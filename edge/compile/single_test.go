@@ -2,6 +2,8 @@ package compile_test
 
 import (
 	"fmt"
+	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -28,12 +30,33 @@ func server(spec string) string {
 	return "---\napiVersion: weir.dev/v1beta1\nkind: MCPServer\nmetadata: {name: one}\nspec: " + spec + "\n"
 }
 
+// How an image is built is planned, with paths beside the file that names them.
+func TestBuildPlan(t *testing.T) {
+	dir, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for spec, want := range map[string]compile.Build{
+		"{image: 'npx://@a/b@1.0.0'}":                                         {Source: "npx://@a/b@1.0.0"},
+		"{image: 'uvx://b[x]==1.0', run: {runtimeAddPackages: [git, 'a=1']}}": {Source: "uvx://b[x]@1.0", AddPackages: []string{"git", "a=1"}},
+		"{image: 'go://./srv', run: {runtimeImage: 'go:1', buildCA: ca.pem}}": {Source: "go://" + filepath.ToSlash(filepath.Join(dir, "srv")), RuntimeImage: "go:1", CA: filepath.Join(dir, "ca.pem")},
+	} {
+		plan, said := found(server(spec), starting)
+		if plan == nil {
+			t.Fatal(said)
+		}
+		if w := plan.Servers[0].Backends[0].Workload; w == nil || w.Form != compile.FormContainer || w.Build == nil || !reflect.DeepEqual(*w.Build, want) {
+			t.Errorf("%s: %+v, built %+v; want %+v", spec, w, *w.Build, want)
+		}
+	}
+}
+
 // What a server that is to be started cannot have is refused by name, and nothing is ignored.
 func TestWorkloadsRefused(t *testing.T) {
 	for spec, want := range map[string]string{
-		"{image: 'npx://pkg@1'}":           "not supported yet: an image that is built of a package",
-		"{image: 'uvx://pkg'}":             "an image that is built",
-		"{image: 'go://./dir'}":            "an image that is built",
+		"{image: 'npx://-y'}":              "is no package of npx: write npx://PACKAGE",
+		"{image: 'uvx://pkg==-1'}":         "is no version of pkg",
+		"{image: 'go://fmt'}":              "is no package of go",
 		"{image: 'https://a.example/mcp'}": "describe it with an MCPRemoteProxy",
 		"{image: 'file:///bin/x'}":         "no form that is known",
 		"{image: 'exec://bin/x'}":          "no absolute path",
@@ -46,9 +69,9 @@ func TestWorkloadsRefused(t *testing.T) {
 		"{image: npx, run: {egressPorts: [22], isolateNetwork: false}}":                                                                "and then nothing is blocked",
 		"{image: npx, run: {allowContainerGateway: true, network: none}}":                                                              "spec.run.allowContainerGateway: spec.run.network is none",
 		"{image: npx, run: {publish: ['80:53']}}":                                                                                      "spec.run.publish[0]: port 53 of a server is that of its way out",
-		"{image: npx, run: {runtimeImage: a}}":                                                                                         "spec.run.runtimeImage: not supported yet",
-		"{image: npx, run: {runtimeAddPackages: [a]}}":                                                                                 "spec.run.runtimeAddPackages: not supported yet",
-		"{image: npx, run: {buildCA: a}}":                                                                                              "spec.run.buildCA: not supported yet",
+		"{image: npx, run: {runtimeImage: a}}":                                                                                         "spec.run.runtimeImage: it is for images that are built",
+		"{image: npx, run: {runtimeAddPackages: [a]}}":                                                                                 "spec.run.runtimeAddPackages: it is for images that are built",
+		"{image: npx, run: {buildCA: a}}":                                                                                              "spec.run.buildCA: it is for images that are built",
 		"{image: npx, run: {imageVerification: enabled}}":                                                                              "spec.run.imageVerification: not supported yet",
 		"{image: npx, run: {runAs: '1000'}}":                                                                                           "runAs is for containers",
 		"{image: npx, authServerRef: {name: key}}":                                                                                     "spec.authServerRef.name: MCPExternalAuthConfig/key is of type headerInjection",
@@ -105,7 +128,10 @@ data:
 		"{image: npx, run: {allowPrivileged: true}}":                             "spec.run.allowPrivileged: a process of this machine has the rights of its user",
 		"{image: fetch, run: {publish: ['80:3128']}}":                            "spec.run.publish[0]: port 3128 of a server is that of its way out",
 		"{image: fetch, volumes: [{name: a, hostPath: data, mountPath: /data}]}": "\"data\" is no absolute path",
-		"{image: 'npx://fetch'}":                                                 "not supported yet: an image that is built",
+		"{image: 'npx://fetch', run: {runtimeImage: '--privileged'}}":            "spec.run.runtimeImage: \"--privileged\" is no image",
+		"{image: 'npx://fetch', run: {runtimeAddPackages: ['-y']}}":              "spec.run.runtimeAddPackages: \"-y\" is no package of a system",
+		"{image: 'npx://fetch', run: {runAs: root}}":                             "spec.run.runAs",
+		"{image: 'exec:///bin/x', run: {buildCA: /a}}":                           "spec.run.buildCA: it is for images that are built",
 	} {
 		plan, said := found(server(spec)+"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: p}\ndata:\n  privileged: '{\"privileged\": true}'\n  name: '{\"read\": [\"volume://a b:/data\"]}'\n  volume: '{\"read\": [\"volume://a:/data\"]}'\n", starting)
 		if plan != nil || !strings.Contains(said, want) {

@@ -28,9 +28,6 @@ type unsupported struct {
 func unsupportedFields() []unsupported {
 	return []unsupported{
 		// What only a server in a container has, or a network of its own.
-		{kind: "MCPServer", path: "spec.run.runtimeImage"},
-		{kind: "MCPServer", path: "spec.run.runtimeAddPackages"},
-		{kind: "MCPServer", path: "spec.run.buildCA"},
 		{kind: "MCPServer", path: "spec.run.imageVerification", allow: []string{"warn", "disabled"}, instead: "nothing verifies images yet"},
 	}
 }

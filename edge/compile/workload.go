@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/weir-edge/weir/edge/egress"
+	"github.com/weir-edge/weir/edge/runner"
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
@@ -28,7 +29,8 @@ const (
 type Workload struct {
 	Name      string
 	Form      Form     // FormLocal, FormContainer or FormWasm
-	Image     string   `json:",omitempty"` // of a container; "" for others
+	Image     string   `json:",omitempty"` // of a container, or what it is built of; "" for others
+	Build     *Build   `json:",omitempty"` // of an image that is built; nil for others
 	Program   string   // of a process an absolute path, or the name of a package runner, which is looked up in PATH; of a module its path or URL
 	SHA256    string   // of a module, in hexadecimal; "" for any, of a file
 	Args      []string // as given
@@ -71,6 +73,14 @@ type Workload struct {
 	Start uint64
 }
 
+// Build is how the image of a workload is built.
+type Build struct {
+	Source       string   // npx://…, uvx://…, go://…; of a directory with its absolute path
+	RuntimeImage string   `json:",omitempty"` // in place of the usual base
+	AddPackages  []string `json:",omitempty"` // of its system
+	CA           string   `json:",omitempty"` // a file of PEM certificates; "" for none
+}
+
 // SecretVariable is a variable of the environment whose value is a secret.
 type SecretVariable struct {
 	Variable string
@@ -93,22 +103,22 @@ type Mount struct {
 // a path.
 var runners = []string{"npx", "uvx", "pipx", "bunx"}
 
-// formOf reads what spec.image says: how the server is started, and in words what it is.
-func formOf(image string) (form Form, what string) {
+// formOf reads what spec.image says: how the server is started; "" for nothing that is known.
+func formOf(image string) Form {
 	scheme, _, found := strings.Cut(image, "://")
 	switch {
 	case slices.Contains(runners, image):
-		return FormLocal, "a package runner"
+		return FormLocal
 	case !found:
-		return FormContainer, "a container"
+		return FormContainer
 	case scheme == "exec":
-		return FormLocal, "a process"
-	case scheme == "npx" || scheme == "uvx" || scheme == "go":
-		return FormContainer, "an image that is built of a package"
+		return FormLocal
+	case scheme == runner.SchemeNPX || scheme == runner.SchemeUVX || scheme == runner.SchemeGo:
+		return FormContainer
 	case scheme == "wasm" || scheme == "wasm+https":
-		return FormWasm, "a module of WebAssembly"
+		return FormWasm
 	}
-	return "", ""
+	return ""
 }
 
 // workload plans how a server is started; nil for one that cannot be.
@@ -117,7 +127,7 @@ func (c *compiler) workload(o *object, s *v1beta1.MCPServer) *Workload {
 	if o.wrong[at] || s.Spec.Image == "" {
 		return nil
 	}
-	form, what := formOf(s.Spec.Image)
+	form := formOf(s.Spec.Image)
 	switch {
 	case strings.HasPrefix(s.Spec.Image, "http://") || strings.HasPrefix(s.Spec.Image, "https://"):
 		c.fail(o, at, ReasonInvalid, "a URL is none of a server to start: describe it with an MCPRemoteProxy")
@@ -125,13 +135,11 @@ func (c *compiler) workload(o *object, s *v1beta1.MCPServer) *Workload {
 	case form == "":
 		c.fail(o, at, ReasonInvalid, "%q is no form that is known: write an image, exec:///PATH, or one of %s", brief(s.Spec.Image), strings.Join(runners, ", "))
 		return nil
-	case form == FormContainer && strings.Contains(s.Spec.Image, "://"):
-		c.fail(o, at, ReasonUnsupported, "not supported yet: %s (%s); start the server yourself and describe it with an MCPServerEntry, or name a process of this machine: exec:///PATH, or one of %s with the package in args", what, brief(s.Spec.Image), strings.Join(runners, ", "))
-		return nil
 	case !slices.Contains(c.set.Starts, form):
 		c.fail(o, at, ReasonNotAllowed, "a manifest alone may not start programs: start the edge with --allow-workloads %s", form)
 		return nil
 	}
+	c.unbuilt(o, s.Spec.Image)
 	if form == FormWasm {
 		return c.module(o, s)
 	}
@@ -154,6 +162,7 @@ func (c *compiler) local(o *object, s *v1beta1.MCPServer, form Form) *Workload {
 	if form == FormContainer {
 		w.Form, w.Image, w.Program, w.RunAs, w.Labels = FormContainer, w.Program, "", run.RunAs, run.Labels
 		c.contained(o, w)
+		w.Build = c.built(o, s.Spec.Image, run)
 	} else if run.RunAs != "" {
 		c.fail(o, "spec.run.runAs", ReasonConflict, "a process of this machine has your rights at the most: runAs is for containers")
 	}

@@ -91,6 +91,7 @@ const (
 	CodeSandbox  Code = "sandbox"   // no engine, sandbox or grade that was asked for
 	CodeRefused  Code = "refused"   // by a rule
 	CodePull     Code = "pull"      // the image cannot be had
+	CodeBuild    Code = "build"     // the image cannot be built
 	CodeStart    Code = "start"     // the server ended, or did not introduce itself in time
 	CodeLogin    Code = "login"     // somebody has to log in
 )
@@ -108,6 +109,8 @@ func (c Code) Exit() int {
 		return 8
 	case CodeRefused:
 		return 9
+	case CodeBuild:
+		return 42
 	case CodePull:
 		return 43
 	case CodeStart:
@@ -145,6 +148,12 @@ type LogOptions struct {
 	Proxy  bool      // the edge's own lines alone
 }
 
+// RemoveOptions say how a workload is removed.
+type RemoveOptions struct {
+	Force     bool // also one that cannot be stopped or looked at
+	KeepImage bool // that was built for it, though nothing else uses it
+}
+
 // Manager keeps the workloads of one user. What takes time calls told with each step, the
 // last one included, and returns the error of that. Errors are *Error where they are the
 // user's.
@@ -160,7 +169,7 @@ type Manager interface {
 	Start(ctx context.Context, name string, wait time.Duration, told func(Event)) error
 	Restart(ctx context.Context, name string, wait time.Duration, told func(Event)) error
 	Stop(ctx context.Context, name string, timeout time.Duration, told func(Event)) error
-	Remove(ctx context.Context, name string, force bool, told func(Event)) error // stops it first
+	Remove(ctx context.Context, name string, o RemoveOptions, told func(Event)) error // stops it first
 
 	Logs(ctx context.Context, name string, o LogOptions, line func(Line)) error
 	PruneLogs(ctx context.Context) (files int, bytes int64, err error) // of workloads that are gone

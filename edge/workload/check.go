@@ -316,6 +316,13 @@ func (o *Options) suits(s Server) error {
 	if s.URL == "" && !isLocal(s.Image) && o.given("sandbox") && o.Sandbox != "auto" {
 		return wrong("sandbox", "%s is for processes of this machine: a container has no other sandbox", o.Sandbox)
 	}
+	if s.URL == "" && !isBuilt(s.Image) {
+		for _, flag := range []string{"runtime-image", "runtime-add-package", "ca-cert"} {
+			if o.given(flag) {
+				return wrong(flag, "the server is no image that is built (npx://, uvx:// or go://): leave the flag out")
+			}
+		}
+	}
 	if s.URL == "" {
 		if flag := o.firstGiven("remote-"); flag != "" && !o.idle(flag) {
 			return wrong(flag, "the server is none at a URL")

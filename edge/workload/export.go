@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/weir-edge/weir/edge/runner"
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
@@ -109,7 +110,10 @@ func (e *exporter) paths() {
 		} else if path, ok := strings.CutPrefix(e.server.Spec.Image, "wasm://"); ok {
 			path, _, _ = strings.Cut(path, "#")
 			add(path)
+		} else if source, err := runner.ParseSource(e.server.Spec.Image); err == nil && source != nil {
+			add(source.Dir)
 		}
+		add(e.server.Spec.Run.BuildCA)
 		for _, v := range e.server.Spec.Volumes {
 			add(v.HostPath)
 		}
@@ -151,10 +155,13 @@ func (e *exporter) forCluster() {
 		e.proxy.Spec.Run = nil
 	} else {
 		s := &e.server.Spec
-		if s.Run = nil; isLocal(s.Image) || isModule(s.Image) {
+		if s.Run = nil; isLocal(s.Image) || isModule(s.Image) || isBuilt(s.Image) {
 			what := "is a program of this machine"
-			if isModule(s.Image) {
+			switch {
+			case isModule(s.Image):
 				what = "is a module of WebAssembly"
+			case isBuilt(s.Image):
+				what = "is an image that is built here (weir build -t TAG, and push it)"
 			}
 			e.notes = append(e.notes, Note{Text: "spec.image: " + s.Image + " " + what + ": name an image of it in place of " + replaceMe, Refused: true})
 			s.Image = replaceMe

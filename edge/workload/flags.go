@@ -67,9 +67,9 @@ type Options struct {
 	Restart            string   `flag:"restart" theme:"Server" value:"WHEN" def:"on-failure" field:"spec.run.restart" help:"start a server that has ended again: on-failure, always or no"`
 	Memory             string   `flag:"memory" theme:"Server" value:"SIZE" def:"1GiB" field:"spec.run.memory" help:"memory that the server and what it starts may take together"`
 	CPUs               string   `flag:"cpus" theme:"Server" value:"N" field:"spec.run.cpus" help:"processors that it may use, such as 0.5"`
-	RuntimeImage       string   `flag:"runtime-image" theme:"Server" value:"IMAGE" later:"images that are built" help:"the base of an image that is built"`
-	RuntimeAddPackages []string `flag:"runtime-add-package" theme:"Server" value:"PACKAGE" later:"images that are built" help:"a package to install in an image that is built"`
-	CACert             string   `flag:"ca-cert" theme:"Server" value:"FILE" later:"images that are built" help:"authorities in PEM that a build trusts"`
+	RuntimeImage       string   `flag:"runtime-image" theme:"Server" value:"IMAGE" field:"spec.run.runtimeImage" help:"the base of an image that is built, in place of the usual one; of go:// that of the toolchain"`
+	RuntimeAddPackages []string `flag:"runtime-add-package" theme:"Server" value:"PACKAGE" field:"spec.run.runtimeAddPackages" help:"a package of its system to install in an image that is built; may be repeated"`
+	CACert             string   `flag:"ca-cert" theme:"Server" value:"FILE" field:"spec.run.buildCA" help:"authorities in PEM that a build trusts, too"`
 	ImageVerification  string   `flag:"image-verification" theme:"Server" value:"MODE" def:"warn" field:"spec.run.imageVerification" help:"what becomes of an image whose origin is not certain: warn, enabled or disabled"`
 
 	PermissionProfile     string   `flag:"permission-profile" theme:"Sandbox" value:"PROFILE" field:"spec.permissionProfile" help:"what the server may reach: none, network, or a file of JSON; without it network"`

@@ -67,15 +67,8 @@ func readWord(word string, args []string, look func(string) (string, error), has
 			return Server{}, &Error{Code: CodeInvalid, Message: "exec://" + edge.Brief(rest) + " has no absolute path", Next: "write exec:///PATH"}
 		}
 		return readCommand(append([]string{rest}, args...), look)
-	case "npx":
-		return Server{}, later("an image that is built of a package", word, localForm("npx -y", rest, args))
-	case "uvx":
-		return Server{}, later("an image that is built of a package", word, localForm("uvx", rest, args))
-	case "go":
-		if !strings.HasPrefix(rest, ".") && !strings.Contains(rest, "@") {
-			rest += "@latest"
-		}
-		return Server{}, later("an image that is built of a package", word, localForm("go run", rest, args))
+	case runner.SchemeNPX, runner.SchemeUVX, runner.SchemeGo:
+		return readSource(word, args)
 	case "wasm":
 		return readModule(rest, word, args)
 	case "wasm+https":
@@ -180,6 +173,48 @@ func readModuleURL(word string, args []string) (Server, error) {
 // moduleName is the name that the file of a module gives a workload.
 func moduleName(file string) string {
 	return cleaned(strings.TrimSuffix(path.Base(filepath.ToSlash(file)), ".wasm"))
+}
+
+// readSource reads what an image is built of. A directory is written with its absolute path.
+func readSource(word string, args []string) (Server, error) {
+	for i, arg := range args {
+		if strings.ContainsRune(arg, 0) {
+			return Server{}, &Error{Code: CodeInvalid, Message: "argument " + strconv.Itoa(i+1) + " of the server holds a NUL byte"}
+		}
+	}
+	source, err := runner.ParseSource(word)
+	if err != nil {
+		return Server{}, &Error{Code: CodeInvalid, Message: err.Error(), Next: "weir build --help"}
+	}
+	if source.Dir != "" {
+		if source.Dir, err = filepath.Abs(source.Dir); err == nil {
+			var info fs.FileInfo
+			if info, err = os.Stat(source.Dir); err == nil && !info.IsDir() {
+				err = errors.New("it is no directory")
+			}
+		}
+		if err != nil {
+			return Server{}, &Error{Code: CodeInvalid, Message: edge.Brief(word) + ": " + cause(err).Error(), Next: "name the directory of a Go module: go://./DIR"}
+		}
+	}
+	return Server{Image: source.String(), Args: slices.Clone(args), Name: cleaned(source.Name())}, nil
+}
+
+// isBuilt reports whether spec.image is what an image is built of.
+func isBuilt(image string) bool {
+	source, err := runner.ParseSource(image)
+	return source != nil || err != nil
+}
+
+// LocalForm is what to type for the same server as a process of this machine, where its image
+// would be built; "" where it would not.
+func LocalForm(image string, args []string) string {
+	source, err := runner.ParseSource(image)
+	if source == nil || err != nil {
+		return ""
+	}
+	local := source.Local()
+	return localForm(strings.Join(local[:len(local)-1], " "), local[len(local)-1], args)
 }
 
 // isModule reports whether spec.image is a module of WebAssembly.

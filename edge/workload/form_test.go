@@ -58,6 +58,9 @@ func TestReadServer(t *testing.T) {
 		"ghcr.io:5000/a/My_Server:1.2@sha256:00 -- x":       "ghcr.io:5000/a/My_Server:1.2@sha256:00 my-server",
 		"fetch:latest":                                      "fetch:latest fetch",
 		"mine":                                              "mine mine",
+		"npx://@a/b-c@1.2.3 -- --x":                         "npx://@a/b-c@1.2.3 b-c",
+		"uvx://Mcp_Time[cli]==1.0":                          "uvx://Mcp_Time[cli]@1.0 mcp-time",
+		"go://a.example/m/v2":                               "go://a.example/m/v2 m",
 		"sha256:abc":                                        "sha256:abc sha256",
 		"-- ___":                                            "exec:///usr/bin/___ server",
 	} {
@@ -71,10 +74,11 @@ func TestReadServer(t *testing.T) {
 		code       Code
 		said, next string
 	}{
-		"npx://@a/b@1 -- --x":    {CodeSandbox, "not supported yet: an image that is built", "weir run -- npx -y @a/b@1 --x"},
-		"uvx://pkg==1":           {CodeSandbox, "not supported yet", "weir run -- uvx pkg==1"},
-		"go://a.example/m":       {CodeSandbox, "not supported yet", "weir run -- go run a.example/m@latest"},
-		"go://./srv":             {CodeSandbox, "not supported yet", "weir run -- go run ./srv"},
+		"npx://-y":               {CodeInvalid, "is no package of npx", "weir build --help"},
+		"uvx://pkg==-1":          {CodeInvalid, "is no version of pkg", "weir build --help"},
+		"go://a.example/m@":      {CodeInvalid, "is no version of a.example/m", "weir build --help"},
+		"go://./srv":             {CodeInvalid, "go://./srv: no such file or directory", "go://./DIR"},
+		"go://./form_test.go":    {CodeInvalid, "it is no directory", "go://./DIR"},
 		"fetch":                  {CodeInvalid, "the container engine has no image fetch", "write fetch:latest"},
 		"node -- a.js":           {CodeInvalid, "no image node", "weir run -- node a.js"},
 		"noengine":               {CodeSandbox, "no container engine answers", "weir run -- COMMAND"},

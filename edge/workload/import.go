@@ -263,7 +263,10 @@ func (i *importer) process() error {
 		i.Given["isolate-network"], i.IsolateNetwork, i.AllowGateway = true, false, false
 	}
 	if r := c.Runtime; r != nil {
-		i.RuntimeImage, i.RuntimeAddPackages = r.BuilderImage, r.Packages
+		if i.RuntimeImage, i.RuntimeAddPackages = r.BuilderImage, r.Packages; !isBuilt(c.Image) {
+			i.say("runtime_config is left out: %s is built already", edge.Brief(c.Image))
+			i.RuntimeImage, i.RuntimeAddPackages = "", nil
+		}
 	}
 	if g := c.Ignore; g != nil {
 		i.IgnoreGlobally = g.LoadGlobal

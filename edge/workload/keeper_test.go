@@ -226,7 +226,7 @@ func TestWorkloadsRunStopAndGo(t *testing.T) {
 	}
 
 	// It goes, and its logs stay until they are pruned.
-	if err := k.Remove(t.Context(), "time", false, nil); err != nil {
+	if err := k.Remove(t.Context(), "time", RemoveOptions{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := k.Inspect(t.Context(), "time"); code(err) != CodeNotFound {
@@ -259,7 +259,7 @@ func TestTwoRunsOfOneName(t *testing.T) {
 		if !slices.Equal(codes, []Code{"", CodeTaken}) {
 			t.Fatalf("%v", errs)
 		}
-		if err := k.Remove(t.Context(), "both", false, nil); err != nil {
+		if err := k.Remove(t.Context(), "both", RemoveOptions{}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -293,7 +293,7 @@ func TestRemovedWhileItStarts(t *testing.T) {
 	}
 	go func() { began <- k.Start(t.Context(), "slow", time.Minute, nil) }()
 	edgetest.Receive(t, met, "its start")
-	if err := k.Remove(t.Context(), "slow", false, nil); err != nil {
+	if err := k.Remove(t.Context(), "slow", RemoveOptions{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := edgetest.Receive(t, began, "the end of the start"); err == nil {

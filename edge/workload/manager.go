@@ -53,6 +53,13 @@ type Remover interface {
 	Removed(name string)
 }
 
+// Forgetter is an Edge that keeps something for a workload which is of no use without it.
+type Forgetter interface {
+	// Forget removes what was kept for a workload that is gone, by its manifests, unless it
+	// is of use for another one. It says in words what it has removed.
+	Forget(ctx context.Context, manifest []byte, others [][]byte) (forgotten []string, err error)
+}
+
 // Facts are what the manifests of a workload say of it.
 type Facts struct {
 	Name      string

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -174,8 +175,15 @@ func (k *Keeper) Stop(ctx context.Context, name string, timeout time.Duration, t
 var errStopped = &Error{Code: CodeStart, Message: "it was stopped while it started"}
 
 // Remove is Manager.Remove.
-func (k *Keeper) Remove(ctx context.Context, name string, force bool, told func(Event)) error {
-	return k.remove(ctx, name, force, k.removed, told)
+func (k *Keeper) Remove(ctx context.Context, name string, o RemoveOptions, told func(Event)) error {
+	manifest, err := k.remove(ctx, name, o.Force, k.removed, told)
+	if err == nil && !o.KeepImage {
+		k.forget(ctx, name, manifest, steps(told))
+	}
+	if err == nil && told != nil {
+		told(Event{Time: time.Now(), Text: "removed " + name, State: Removing})
+	}
+	return err
 }
 
 // removed tells the edge that a workload is there no longer.
@@ -185,32 +193,58 @@ func (k *Keeper) removed(name string) {
 	}
 }
 
-// remove removes a workload, and then calls after, unless that is nil: another one may be about
-// to take its place.
-func (k *Keeper) remove(ctx context.Context, name string, force bool, after func(name string), told func(Event)) error {
+// forget removes what was kept for a workload that is gone. What cannot be removed stays, and
+// harms nobody.
+func (k *Keeper) forget(ctx context.Context, name string, manifest []byte, told func(Event)) {
+	f, ok := k.Edge.(Forgetter)
+	if !ok || len(manifest) == 0 {
+		return
+	}
+	k.mu.Lock()
+	all := slices.Collect(maps.Values(k.all))
+	k.mu.Unlock()
+	var others [][]byte
+	for _, w := range all {
+		w.mu.Lock()
+		others = append(others, w.manifest)
+		w.mu.Unlock()
+	}
+	forgotten, err := f.Forget(ctx, manifest, others)
+	for _, what := range forgotten {
+		told(Event{Time: time.Now(), Text: "removed " + what})
+	}
+	if err != nil {
+		k.Log.Warn("what was kept for a workload stays", "workload", name, "error", err)
+		told(Event{Time: time.Now(), Text: "an image that was built for it may still be there: " + err.Error()})
+	}
+}
+
+// remove is Remove of the workload alone; it returns its manifests. It calls after before
+// another one can take its place, unless that is nil.
+func (k *Keeper) remove(ctx context.Context, name string, force bool, after func(name string), told func(Event)) ([]byte, error) {
 	w, err := k.take(ctx, name, errStopped)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer w.release()
+	w.mu.Lock()
+	manifest := w.manifest
+	w.mu.Unlock()
 	if w.unusable() && !force {
-		return w.last(&Error{Code: CodeFault, Message: w.status().Reason, Next: "weir rm --force " + name}, told)
+		return nil, w.last(&Error{Code: CodeFault, Message: w.status().Reason, Next: "weir rm --force " + name}, told)
 	}
 	if err := w.stop(0, steps(told)); err != nil && !force {
-		return w.last(err, told)
+		return nil, w.last(err, told)
 	}
 	w.to(Removing, "")
 	if err := w.discard(); err != nil {
 		w.to(Failed, err.Error())
-		return w.last(err, told)
+		return nil, w.last(err, told)
 	}
 	if after != nil {
 		after(name)
 	}
-	if told != nil {
-		told(Event{Time: time.Now(), Text: "removed " + name, State: Removing})
-	}
-	return nil
+	return manifest, nil
 }
 
 // Logs is Manager.Logs.

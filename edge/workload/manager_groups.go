@@ -136,7 +136,7 @@ func (k *Keeper) RemoveGroup(ctx context.Context, name string, withWorkloads boo
 	}
 	for _, member := range groups[i].Members {
 		if withWorkloads {
-			err = k.Remove(ctx, member, true, steps(told))
+			err = k.Remove(ctx, member, RemoveOptions{Force: true}, steps(told))
 		} else {
 			err = k.regroup(ctx, member, steps(told))
 		}

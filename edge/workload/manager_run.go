@@ -31,7 +31,11 @@ func (k *Keeper) Run(ctx context.Context, manifest []byte, replace bool, wait ti
 	}
 	if replace {
 		var e *Error
-		if err := k.remove(ctx, facts.Name, true, nil, steps(told)); err != nil && !(errors.As(err, &e) && e.Code == CodeNotFound) {
+		_, err := k.remove(ctx, facts.Name, true, nil, steps(told))
+		if err == nil && told != nil {
+			steps(told)(Event{Text: "removed " + facts.Name})
+		}
+		if err != nil && !(errors.As(err, &e) && e.Code == CodeNotFound) {
 			return err
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/egress"
 	"github.com/weir-edge/weir/edge/envfile"
+	"github.com/weir-edge/weir/edge/runner"
 	"github.com/weir-edge/weir/edge/secret"
 	"github.com/weir-edge/weir/edge/source"
 	"github.com/weir-edge/weir/edge/v1beta1"
@@ -403,6 +404,28 @@ func (d *draft) readFiles() error {
 			return wrong("weir-ca-bundle", "%s holds no certificate in PEM", edge.Brief(d.CABundle))
 		}
 		d.CABundle = d.path(d.CABundle)
+	}
+	if err := runner.CheckBase(d.RuntimeImage, nil); err != nil {
+		return wrong("runtime-image", "%v", err)
+	}
+	if err := runner.CheckBase("", d.RuntimeAddPackages); err != nil {
+		return wrong("runtime-add-package", "%v", err)
+	}
+	if d.CACert != "" {
+		data, err := d.file("ca-cert", d.CACert, maxDocument)
+		if err == nil {
+			why := runner.CheckCA(data)
+			if len(data) == 0 {
+				why = errors.New("it is empty")
+			}
+			if why != nil {
+				err = wrong("ca-cert", "%s: %v", edge.Brief(d.CACert), why)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		d.CACert = d.path(d.CACert)
 	}
 	if d.JWKSAuthTokenFile != "" {
 		if _, err := d.file("jwks-auth-token-file", d.JWKSAuthTokenFile, maxSecretFile); err != nil {

@@ -47,7 +47,7 @@ func TestImportRunConfigs(t *testing.T) {
 		"stdio-sse-proxy":  {[]string{"proxyMode: sse", "hostPath: /srv/repo", "mountPath: /repo", "readOnly: true", "targetEnvName: GIT_TOKEN", "kind: ConfigMap", "git.internal", "isolateNetwork: true", "name: weir-secrets"}, ""},
 		"streamable-image": {[]string{"transport: streamable-http", "mcpPort: 8080", "9090:9090", "stateless: true", "sessionTTL: 1h", "groupRef", "name: none"}, ""},
 		"sse-image":        {[]string{"transport: sse", "endpointPrefix: /weather", "trustProxyHeaders: true", "isolateNetwork: false"}, ""},
-		"npx-built":        {[]string{"image: npx-server-everything:20261101120000", "runtimeImage: node:24-alpine", "- git"}, "not supported yet"},
+		"npx-built":        {[]string{"image: npx-server-everything:20261101120000"}, ""},
 		"remote-plain":     {[]string{"kind: MCPRemoteProxy", "remoteUrl: https://mcp.example.com/v1/mcp?team=a", "proxyPort: 21006", "sessionTTL: 2h"}, ""},
 		"remote-bearer":    {[]string{"transport: sse", "type: bearerToken", "key: API_TOKEN", "X-Team: a", "headerName: X-Key", "key: API_KEY"}, ""},
 		"remote-exchange":  {[]string{"type: tokenExchange", "audience: crm", "externalTokenHeaderName: X-Upstream-Token", "key: EXCHANGE", "- crm"}, ""},

@@ -91,7 +91,7 @@ func TestBrokenDirectories(t *testing.T) {
 			if err := k.Start(t.Context(), "w", time.Second, nil); err == nil {
 				t.Error("it was started")
 			}
-			must(k.Remove(t.Context(), "w", true, nil))
+			must(k.Remove(t.Context(), "w", RemoveOptions{Force: true}, nil))
 			if _, err := os.Lstat(outside); err != nil {
 				t.Errorf("what a link leads to is gone: %v", err)
 			}
@@ -394,7 +394,7 @@ func TestClient(t *testing.T) {
 	if l := edgetest.Receive(t, lines, "a line"); l.Text != "running → stopping" {
 		t.Errorf("%+v", l)
 	}
-	if err := c.Remove(t.Context(), "w", false, nil); err != nil {
+	if err := c.Remove(t.Context(), "w", RemoveOptions{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := edgetest.Receive(t, ended, "the end of the log"); err != nil {

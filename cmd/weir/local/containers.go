@@ -23,11 +23,13 @@ const pullWithin = 300 * time.Second
 // a server that speaks HTTP. An image that the engine does not have is pulled before the first
 // start.
 type contained struct {
-	machine *container.Machine
-	config  container.Config
-	said    func(text string) // takes what the engine says of a pull
-	noted   func(note string)
-	log     *slog.Logger
+	machine  *container.Machine
+	config   container.Config
+	said     func(text string) // takes what the engine says of a pull, and the steps of a build
+	shown    func(text string) // tells whoever waits for the start what it waits for
+	building *building         // how the image is built; nil for one that is there or is fetched
+	noted    func(note string)
+	log      *slog.Logger
 
 	life context.Context
 	end  context.CancelFunc
@@ -46,7 +48,7 @@ type pulling struct {
 
 // newContained makes one of a workload's container. It starts nothing yet.
 func newContained(m *container.Machine, c container.Config, log *slog.Logger) *contained {
-	l := &contained{machine: m, config: c, log: log, said: func(string) {}}
+	l := &contained{machine: m, config: c, log: log, said: func(string) {}, shown: func(string) {}}
 	var once sync.Once
 	l.noted = func(note string) {
 		once.Do(func() { log.Warn("a container is not as its image would have it", "workload", c.Name, "note", note) })
@@ -124,7 +126,10 @@ func (l *contained) gone(err error) error {
 }
 
 func (l *contained) open(ctx context.Context) (*container.Box, error) {
-	box, err := l.machine.Open(ctx, l.config)
+	l.mu.Lock()
+	c := l.config
+	l.mu.Unlock()
+	box, err := l.machine.Open(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -166,6 +171,9 @@ func (l *contained) pulled(ctx context.Context) error {
 }
 
 func (l *contained) pull() error {
+	if l.building != nil {
+		return l.build()
+	}
 	ctx, cancel := context.WithTimeoutCause(l.life, pullWithin, fmt.Errorf("not done within %s", pullWithin))
 	defer cancel()
 	e, err := l.machine.Engine(ctx)

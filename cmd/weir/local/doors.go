@@ -23,6 +23,7 @@ import (
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/container"
+	"github.com/weir-edge/weir/edge/container/build"
 	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/health"
 	"github.com/weir-edge/weir/edge/mcp"
@@ -486,12 +487,14 @@ func (o *opened) why(err error) error {
 	var mount *sandbox.MountError
 	var module *wasm.Refusal
 	var engine *container.Error
+	var unbuilt *build.Error
 	switch {
+	case errors.As(failed, &unbuilt):
+		return BuildFailure(o.Name, unbuilt)
 	case errors.As(failed, &engine):
-		kind := map[container.Kind]workload.Code{container.NoEngine: workload.CodeSandbox, container.NoImage: workload.CodePull, container.NoPull: workload.CodePull, container.Refused: workload.CodeRefused}
-		e.Code, e.Message, e.Next, e.Passing = kind[engine.Kind], engine.What, engine.Next, engine.Kind != container.Refused
+		*e = *EngineFailure(engine)
 		if engine.Kind == container.NoEngine {
-			e.Next += ", or run the server as a process of this machine: weir run -- COMMAND"
+			e.Next += ", or run the server as a process of this machine: " + o.localForm()
 		}
 	case errors.As(failed, &module):
 		e.Code, e.Message, e.Next = workload.CodeRefused, fmt.Sprintf("%s cannot be started: %v", o.Name, failed), "build it for WASI preview 1: `weir plugin new --server` begins one"

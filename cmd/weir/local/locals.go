@@ -228,6 +228,9 @@ func (l *Locals) Start(s serve.Starting) (backend.Local, error) {
 		if c.Lines != nil {
 			launch.said = func(text string) { c.Lines(stdio.Line{At: time.Now(), Source: "weir", Text: text}) }
 		}
+		if of != nil && of.Say != nil {
+			launch.shown = of.Say
+		}
 	}
 	if w.Port > 0 {
 		server, err := stdio.NewHTTP(c, dialer(w.Host))
@@ -282,7 +285,11 @@ func (l *Locals) starter(s *serve.Starting, environment func(context.Context) ([
 				of.contained(b)
 			}
 		}
-		return newContained(engines, c, s.Log), nil
+		one := newContained(engines, c, s.Log)
+		if w.Build != nil {
+			one.building = &building{newBuilds(engines, state), w.Build}
+		}
+		return one, nil
 	}
 	state, machine, err := l.open()
 	if err != nil {

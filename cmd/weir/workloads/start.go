@@ -118,27 +118,31 @@ after the manager was started again, until "weir start".
 
 func (a *Commands) Remove() *cobra.Command {
 	var s selection
-	var force bool
+	var o workload.RemoveOptions
 	cmd := &cobra.Command{
 		Use:     "rm [NAME]...",
 		Aliases: []string{"remove"},
 		Short:   "Stop workloads and forget them",
 		Long: `Stop workloads and forget them: their manifests and the home directories of their
-servers go. "weir export NAME" keeps what is needed to run one again. --force also
-removes one that cannot be stopped or looked at, such as one in error.
+servers go, and so do images that were built for them (npx://, uvx://, go://) and that no
+other workload uses, unless --keep-image is given. "weir export NAME" keeps what is needed
+to run one again. --force also removes one that cannot be stopped or looked at, such as
+one in error.
 
 ` + severalHelp,
 		Example: `  weir rm files
   weir rm files search --ignore-missing
   weir rm --force broken
+  weir rm --keep-image everything
   weir rm --group work`,
 	}
 	s.add(a, cmd)
-	cmd.Flags().BoolVar(&force, "force", false, "also remove workloads that cannot be stopped in order")
+	cmd.Flags().BoolVar(&o.Force, "force", false, "also remove workloads that cannot be stopped in order")
+	cmd.Flags().BoolVar(&o.KeepImage, "keep-image", false, "leave images that were built for them")
 	cli.AddFormat(cmd, "text", "json")
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
 		return a.act(cmd, &s, names, "", func(ctx context.Context, m workload.Manager, name string, told func(workload.Event)) error {
-			err := m.Remove(ctx, name, force, told)
+			err := m.Remove(ctx, name, o, told)
 			if err == nil {
 				told(workload.Event{State: removed})
 			}

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-edge/weir/cmd/weir/local"
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/container"
+	images "github.com/weir-edge/weir/edge/container/build"
+	"github.com/weir-edge/weir/edge/runner"
+	"github.com/weir-edge/weir/edge/workload"
+)
+
+// buildFlags are the flags of `weir build`.
+type buildFlags struct {
+	tag, image, ca string
+	packages       []string
+	secrets        []string
+	pull, rebuild  bool
+}
+
+func (a *app) buildCommand() *cobra.Command {
+	var x buildFlags
+	cmd := &cobra.Command{
+		Use:   "build [flags] npx://PACKAGE|uvx://PACKAGE|go://MODULE|go://./DIR",
+		Short: "Build the image of an MCP server from a package",
+		Long: `Build the image of an MCP server from a package of npm (npx://), of PyPI (uvx://), or of a
+Go module (go://), or from a directory with one (go://./DIR). "weir run" does the same where
+it is needed; what was built before is not built again, unless a newer version could be
+meant, or --rebuild is given.
+
+The package is installed in a container of its base, as an ordinary user, and what came of
+it is one layer on that base. The base is node:24-alpine, python:3.14-slim, or
+golang:1.26-alpine to build in and alpine:3.23 to run in. The indexes are those that your
+own settings name (.npmrc, UV_DEFAULT_INDEX, go env), without their credentials. A login to
+an index is a file that the build alone sees: --build-secret npmrc=FILE is npm's
+configuration, netrc=FILE that of uv and Go, pip.conf=FILE and uv.toml=FILE theirs; any
+other is at /run/secrets/NAME. It is in memory, and in no image.
+
+The last line of the output is the name of the image.
+
+Exit codes: 2 wrong command line, 8 no container engine, 9 refused by a rule, 42 the build
+failed, 43 a base cannot be had.`,
+		Example: `  weir build npx://@modelcontextprotocol/server-everything@2026.8.31
+  weir build uvx://mcp-server-time==2026.1.1 -t mine/time:1
+  weir build go://./cmd/server -t registry.example.com/team/server:dev
+  weir build npx://@acme/private --build-secret npmrc=$HOME/.npmrc --ca-cert authority.pem
+  weir build uvx://mcp-server-git --runtime-add-package git`,
+		DisableFlagsInUseLine: true,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("name one thing to build: npx://PACKAGE, uvx://PACKAGE, go://MODULE or go://./DIR")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return a.build(cmd, &x, args[0]) },
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVarP(&x.tag, "tag", "t", "", "`TAG`: give the image this name, too")
+	f.StringVar(&x.image, "runtime-image", "", "`IMAGE`: the base, in place of the usual one; of go:// that of the toolchain")
+	f.StringArrayVar(&x.packages, "runtime-add-package", nil, "`PACKAGE`: of the base's system, to install in the image; may be repeated")
+	f.StringVar(&x.ca, "ca-cert", "", "`FILE`: authorities in PEM that the build trusts, too")
+	f.StringArrayVar(&x.secrets, "build-secret", nil, "`NAME=FILE`: a file that the build alone sees; may be repeated")
+	f.BoolVar(&x.pull, "pull", false, "look for newer bases, and build anew where there is one")
+	f.BoolVar(&x.rebuild, "rebuild", false, "build anew also what is there")
+	for _, name := range []string{"tag", "runtime-image", "runtime-add-package"} {
+		mustRegister(cmd, name, nil)
+	}
+	addFormat(cmd, "text", "json")
+	return cmd
+}
+
+// build builds an image.
+func (a *app) build(cmd *cobra.Command, x *buildFlags, word string) error {
+	r, err := x.request(word)
+	if err != nil {
+		return err
+	}
+	paths, err := a.paths()
+	if err != nil {
+		return err
+	}
+	if err := local.Private(paths.State); err != nil {
+		return fmt.Errorf("state directory: %w", err)
+	}
+	ctx, stop := untilSignal(cmd)
+	defer stop()
+	log := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	m := container.NewMachine(container.Options{Cache: paths.Cache, State: paths.State, Lookup: a.lookup, Log: log})
+	defer m.Close()
+	home, _ := a.lookup("HOME")
+	steps := a.steps(cmd)
+	watched := terminal(a.err)
+	r.Told = func(s images.Step) {
+		switch {
+		case wantsJSON(cmd):
+		case watched && !s.Done: // with a clock behind it
+			steps.Show(edge.Clean(s.Text))
+		case !watched && s.Done:
+			steps.Show(edge.Clean(local.StepLine(s)))
+		}
+	}
+	builds := &images.Builds{Machine: m, Spool: paths.State, Home: home, Lookup: a.lookup, Log: log}
+	done, err := builds.Build(ctx, r)
+	steps.End()
+	if err != nil {
+		return interrupted(ctx, buildProblem(word, err))
+	}
+	var notes []workload.Note
+	for _, text := range done.Notes {
+		notes = append(notes, workload.Note{Text: text})
+	}
+	a.remark(cmd, notes)
+	name := done.Tag
+	if x.tag != "" {
+		name = x.tag
+	}
+	if wantsJSON(cmd) {
+		return printJSON(a.out, map[string]any{"image": name, "tag": done.Tag, "id": done.ID, "built": done.Built}, "")
+	}
+	_, err = fmt.Fprintln(a.out, name)
+	return err
+}
+
+// request reads the command line, and the files that it names.
+func (x *buildFlags) request(word string) (r images.Request, err error) {
+	if r.Source, err = runner.ParseSource(word); err != nil {
+		return r, usagef("%s", err)
+	}
+	if r.Source == nil {
+		return r, usagef("%s is nothing to build: write npx://PACKAGE, uvx://PACKAGE, go://MODULE or go://./DIR", brief(word))
+	}
+	if r.Source.Dir != "" {
+		if r.Source.Dir, err = filepath.Abs(r.Source.Dir); err != nil {
+			return r, err
+		}
+	}
+	if err := runner.CheckBase(x.image, nil); err != nil {
+		return r, usagef("--runtime-image: %s", err)
+	}
+	if err := runner.CheckBase("", x.packages); err != nil {
+		return r, usagef("--runtime-add-package: %s", err)
+	}
+	if err := runner.CheckBase(x.tag, nil); err != nil {
+		return r, usagef("--tag: %s", err)
+	}
+	r.RuntimeImage, r.AddPackages, r.Tag, r.Pull, r.Rebuild = x.image, x.packages, x.tag, x.pull, x.rebuild
+	if x.ca != "" {
+		if r.CA, err = readBounded(x.ca, maxConfig); err == nil {
+			err = runner.CheckCA(r.CA)
+		}
+		if err == nil && len(r.CA) == 0 {
+			err = errors.New("it is empty")
+		}
+		if err != nil {
+			return r, usagef("--ca-cert: %s", err)
+		}
+	}
+	for _, text := range x.secrets {
+		name, file, ok := strings.Cut(text, "=")
+		if !ok || !images.IsSecretName(name) || file == "" {
+			return r, usagef("--build-secret: write NAME=FILE, such as npmrc=$HOME/.npmrc")
+		}
+		if _, twice := r.Secrets[name]; twice {
+			return r, usagef("--build-secret: %s is given twice", brief(name))
+		}
+		if r.Secrets == nil {
+			r.Secrets = map[string][]byte{}
+		}
+		if r.Secrets[name], err = readBounded(file, maxConfig); err != nil {
+			return r, usagef("--build-secret: %s: %s", brief(name), err)
+		}
+	}
+	return r, nil
+}
+
+// readBounded reads a file of at most so many bytes.
+func readBounded(path string, most int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is no file", brief(path))
+	}
+	data, err := io.ReadAll(io.LimitReader(f, most))
+	if err == nil && int64(len(data)) == most {
+		err = fmt.Errorf("%s is too large", brief(path))
+	}
+	return data, err
+}
+
+// buildProblem is the error of a build for the user.
+func buildProblem(word string, err error) error {
+	var failed *images.Error
+	var engine *container.Error
+	switch {
+	case errors.As(err, &failed):
+		return local.BuildFailure(edge.Brief(word), failed)
+	case errors.As(err, &engine):
+		e := local.EngineFailure(engine)
+		if engine.Kind == container.NoEngine {
+			if form := workload.LocalForm(word, nil); form != "" {
+				e.Next += ", or run the server as a process of this machine: " + form
+			}
+		}
+		return e
+	}
+	return err
+}
+
+// buildable refuses a server whose image is to be built where there is no container engine,
+// before anything is kept of it.
+func (a *app) buildable(ctx context.Context, plan *compile.Plan) error {
+	w := plan.Servers[0].Backends[0].Workload
+	if w == nil || w.Build == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, engineWait)
+	defer cancel()
+	e, err := container.Find(ctx, a.lookup)
+	if err == nil {
+		e.Close()
+		return nil
+	}
+	known := new(container.Error)
+	if !errors.As(err, &known) {
+		return err
+	}
+	failed := local.EngineFailure(known)
+	failed.Message = "an image of " + edge.Brief(w.Image) + " would have to be built: " + failed.Message
+	failed.Next += ", or run the server as a process of this machine: " + workload.LocalForm(w.Image, w.Args)
+	return failed
+}

@@ -1,0 +1,113 @@
+package build
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"unicode"
+)
+
+// tail keeps the last lines of what a command prints.
+type tail struct {
+	mu   sync.Mutex
+	most int
+	all  []string
+}
+
+func newTail(most int) *tail { return &tail{most: most} }
+
+func (t *tail) add(line string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if line = printable(line); strings.TrimSpace(line) == "" {
+		return
+	}
+	if t.all = append(t.all, line); len(t.all) > t.most {
+		t.all = slices.Delete(t.all, 0, 1)
+	}
+}
+
+func (t *tail) lines() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.all)
+}
+
+// lastLines are the last lines of two tails, of which the second one says more of a failure.
+func lastLines(first, second []string, most int) []string {
+	room := max(0, most-len(second))
+	return append(first[max(0, len(first)-room):], second...)
+}
+
+// colours are the sequences by which programs colour what they print.
+var colours = regexp.MustCompile(`\x1b\[[0-9;]*[A-Za-z]`)
+
+// printable is a line of a stranger's as a terminal may have it.
+func printable(line string) string {
+	line = colours.ReplaceAllString(line, "")
+	return strings.Map(func(r rune) rune {
+		if r == '\t' {
+			return ' '
+		}
+		if !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, line)
+}
+
+// The words of files with credentials that are none themselves, and how long a word is that
+// could be one.
+var ordinary = []string{"machine", "login", "password", "default", "account", "always-auth", "registry", "true", "false", "index-url", "extra-index-url", "global"}
+
+const leastSecret = 8
+
+// masked takes out of lines what the secrets of a build hold: each line of theirs, and each
+// word of it that is long enough to be a credential.
+func masked(lines []string, secrets map[string][]byte) []string {
+	var hide []string
+	for _, data := range secrets {
+		for line := range strings.Lines(string(data)) {
+			line = strings.TrimSpace(line)
+			words := append([]string{line}, strings.FieldsFunc(line, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(`="'`, r) })...)
+			for _, word := range words {
+				if word = printable(word); len(word) >= leastSecret && !slices.Contains(ordinary, strings.ToLower(word)) && !slices.Contains(hide, word) {
+					hide = append(hide, word)
+				}
+			}
+		}
+	}
+	slices.SortFunc(hide, func(a, b string) int { return len(b) - len(a) })
+	for i := range lines {
+		for _, word := range hide {
+			lines[i] = strings.ReplaceAll(lines[i], word, "REDACTED")
+		}
+	}
+	return lines
+}
+
+// advice is what to do about a failure, by what was printed; "" where nothing is known.
+func advice(said []string) string {
+	text := strings.ToLower(strings.Join(said, "\n"))
+	has := func(words ...string) bool {
+		return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(text, word) })
+	}
+	switch {
+	case has("self-signed", "self signed", "unable to get local issuer", "unknown authority", "certificate verify failed", "invalid peer certificate"):
+		return "name the file with the certificate of your authority: --ca-cert FILE"
+	case has("e401", "e403", "401 unauthorized", "403 forbidden", "authentication required"):
+		return "the index wants a login: give its file to the build alone, --build-secret npmrc=FILE, or netrc=FILE"
+	case has("enotfound", "eai_again", "econnrefused", "etimedout", "no such host", "connection refused", "i/o timeout", "dns error", "network is unreachable"):
+		return "a build reaches its index by the container engine's network: an index on this machine's own loopback is not reached, and a proxy is named by HTTPS_PROXY"
+	case has("e404", "404 not found", "etarget", "unknown revision", "no matching version", "not found in registry", "module lookup disabled", "no solution found"):
+		return "correct the package's name or its version"
+	case has("eacces", "permission denied"):
+		return "a build is not root: name what the system lacks with --runtime-add-package"
+	case has("node-gyp", "gyp err", "gcc: not found", "command 'gcc'", "make: not found"):
+		return "it wants a compiler: name one that has it, --runtime-add-package"
+	case has("enospc", "no space left"):
+		return "make room where the container engine keeps its images"
+	}
+	return ""
+}
