@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/filters/incoming"
@@ -22,9 +23,14 @@ type seenURL struct {
 	prefix string // of all paths; "" for none
 }
 
+// The forms of what a proxy says, compiled when one is first believed.
 var (
-	seenHost   = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?$`)
-	seenPrefix = regexp.MustCompile(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*){1,16}/?$`)
+	seenHost = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?$`)
+	})
+	seenPrefix = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*){1,16}/?$`)
+	})
 )
 
 // maxSeen bounds a header value that is looked at, in bytes.
@@ -47,7 +53,7 @@ func seen(get func(name string) string, host string, tls bool) (u seenURL) {
 			scheme = "https"
 		}
 	}
-	if h := last("X-Forwarded-Host"); seenHost.MatchString(h) {
+	if h := last("X-Forwarded-Host"); seenHost().MatchString(h) {
 		host, said = h, true
 	}
 	if n, err := strconv.ParseUint(last("X-Forwarded-Port"), 10, 16); err == nil && n > 0 {
@@ -59,10 +65,10 @@ func seen(get func(name string) string, host string, tls bool) (u seenURL) {
 			host += ":" + strconv.FormatUint(n, 10)
 		}
 	}
-	if said && seenHost.MatchString(host) {
+	if said && seenHost().MatchString(host) {
 		u.origin = scheme + "://" + host
 	}
-	if p := last("X-Forwarded-Prefix"); seenPrefix.MatchString(p) {
+	if p := last("X-Forwarded-Prefix"); seenPrefix().MatchString(p) {
 		u.prefix = strings.TrimSuffix(p, "/")
 	}
 	return u

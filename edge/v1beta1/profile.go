@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"regexp"
 	"strings"
 )
 
@@ -109,12 +108,12 @@ func ParseProfile(text []byte) (*Profile, error) {
 		}
 	}
 	for i, host := range out.AllowHost {
-		if !profileHost(host) {
+		if !profileHost(host, anyHostForm) {
 			return nil, fmt.Errorf("network.outbound.allow_host[%d]: %q is no host: write a name, .name, an IP address or a CIDR", i, host)
 		}
 	}
 	for i, host := range p.Network.Inbound.AllowHost {
-		if !profileHost(host) || strings.HasPrefix(host, ".") || strings.Contains(host, "/") {
+		if !profileHost(host, hostForm) || strings.HasPrefix(host, ".") || strings.Contains(host, "/") {
 			return nil, fmt.Errorf("network.inbound.allow_host[%d]: %q is no host", i, host)
 		}
 	}
@@ -137,17 +136,22 @@ func ParseProfile(text []byte) (*Profile, error) {
 	return p, nil
 }
 
-var hostPattern = regexp.MustCompile(`^\.?([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.?$`)
+// Hosts of profiles: names in ASCII, and in any alphabet, which the rules of egress judge
+// further.
+const (
+	hostForm    = `^\.?([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.?$`
+	anyHostForm = `^\.?([\pL\pN_]([\pL\pM\pN_-]{0,61}[\pL\pM\pN_])?\.)*[\pL\pN_]([\pL\pM\pN_-]{0,61}[\pL\pM\pN_])?\.?$`
+)
 
 // profileHost reports whether a text is a host of a profile, in any case.
-func profileHost(text string) bool {
+func profileHost(text, form string) bool {
 	if _, err := netip.ParsePrefix(text); err == nil {
 		return true
 	}
 	if _, err := netip.ParseAddr(text); err == nil {
 		return true
 	}
-	return len(text) <= 253 && hostPattern.MatchString(strings.ToLower(text))
+	return len(text) <= 253 && regex(form).MatchString(strings.ToLower(text))
 }
 
 // Mount is a mount of a profile.
