@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -76,7 +77,7 @@ func (b *Box) attach(ctx context.Context, m *Machine, mark, user string, mounts 
 	config.Cmd = append([]string{"attached", config.Cmd[1]}, config.Cmd[3:]...)
 	config.OpenStdin, config.StdinOnce, config.AttachStdin, config.AttachStdout, config.AttachStderr = true, true, true, true, true
 	host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeVolume, Source: volume, Target: ours, ReadOnly: true, VolumeOptions: &mount.VolumeOptions{NoCopy: true}})
-	made, err := b.engine.client.ContainerCreate(ctx, client.ContainerCreateOptions{Name: b.name(), Config: config, HostConfig: host})
+	made, err := b.create(ctx, config, host)
 	if err != nil {
 		return refusal(err)
 	}
@@ -222,15 +223,14 @@ func (m *Machine) linkOf(ctx context.Context, e *Engine) Link {
 	if m.Link != "" && m.Link != LinkAuto {
 		return m.Link
 	}
-	id := e.identity(ctx)
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if k, err := m.read(); err == nil && id != "" {
-		for _, one := range k.Attach {
-			if one == id {
-				return LinkAttach
-			}
-		}
+	k, err := m.read()
+	m.mu.Unlock()
+	if err != nil || len(k.Attach) == 0 { // some engines take seconds to say who they are
+		return LinkAuto
+	}
+	if id := e.identity(ctx); id != "" && slices.Contains(k.Attach, id) {
+		return LinkAttach
 	}
 	return LinkAuto
 }

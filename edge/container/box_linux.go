@@ -183,7 +183,7 @@ func (b *Box) open(ctx context.Context, mark, helper, user string, mounts []sand
 		mount.Mount{Type: mount.TypeBind, Source: helper, Target: helperPath, ReadOnly: true},
 		mount.Mount{Type: mount.TypeBind, Source: socket.dir, Target: linkDir, ReadOnly: true},
 	)
-	made, err := b.engine.client.ContainerCreate(ctx, client.ContainerCreateOptions{Name: b.name(), Config: config, HostConfig: host})
+	made, err := b.create(ctx, config, host)
 	if err != nil && notSeen(err) {
 		return &unlinkedError{refusal(err)}
 	}

@@ -14,11 +14,11 @@ func (m *Machine) hidden(c *Config) (all []mount.Mount, err error) {
 		return nil, err
 	}
 	for _, o := range overlays {
-		if o.Dir {
-			all = append(all, mount.Mount{Type: mount.TypeTmpfs, Target: o.Inside, ReadOnly: true, TmpfsOptions: &mount.TmpfsOptions{SizeBytes: 4096, Mode: 0o555}})
-			continue
-		}
 		empty, err := sandbox.EmptyFile(m.Cache)
+		if o.Dir {
+			// And no memory: Podman copies there what lies below.
+			empty, err = sandbox.EmptyDir(m.Cache)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/containerd/errdefs"
 	engine "github.com/moby/moby/api/types/container"
@@ -121,7 +122,7 @@ func (m *Machine) RemoveVolumes(ctx context.Context, workload string) error {
 }
 
 func (e *Engine) removeVolumes(ctx context.Context, mark, workload string) error {
-	all, err := e.client.VolumeList(ctx, client.VolumeListOptions{Filters: client.Filters{}.Add("label", labelManager+"="+mark)})
+	all, err := e.client.VolumeList(ctx, client.VolumeListOptions{})
 	if err != nil {
 		return fmt.Errorf("list volumes: %w", short(err))
 	}
@@ -130,9 +131,27 @@ func (e *Engine) removeVolumes(ctx context.Context, mark, workload string) error
 		if v.Labels[labelManager] != mark || workload != "" && v.Labels[labelName] != workload {
 			continue
 		}
-		if _, err := e.client.VolumeRemove(ctx, v.Name, client.VolumeRemoveOptions{}); err != nil && !errdefs.IsNotFound(err) {
+		if err := e.removeVolume(ctx, v.Name); err != nil {
 			failed = append(failed, fmt.Errorf("remove the volume %s: %w", v.Name, short(err)))
 		}
 	}
 	return errors.Join(failed...)
+}
+
+// freeWithin is how long a container that has ended may hold its volumes.
+const freeWithin = 5 * time.Second
+
+// removeVolume removes a volume. Some engines say that a container is removed before it has let
+// go of its volumes.
+func (e *Engine) removeVolume(ctx context.Context, name string) error {
+	for until := time.Now().Add(freeWithin); ; {
+		_, err := e.client.VolumeRemove(ctx, name, client.VolumeRemoveOptions{})
+		if err == nil || errdefs.IsNotFound(err) {
+			return nil
+		}
+		if time.Now().After(until) || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
 }

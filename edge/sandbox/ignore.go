@@ -63,6 +63,25 @@ func EmptyFile(dir string) (string, error) {
 	return path, nil
 }
 
+// EmptyDir returns a directory of nothing, as EmptyFile does a file.
+func EmptyDir(dir string) (string, error) {
+	path := filepath.Join(dir, emptyName+"-directory")
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		if err = os.Mkdir(path, 0o555); errors.Is(err, fs.ErrExist) {
+			err = nil
+		}
+	}
+	var has []fs.DirEntry
+	if err == nil {
+		has, err = os.ReadDir(path)
+	}
+	if err == nil && len(has) > 0 {
+		err = fmt.Errorf("%s is to be empty: remove what is in it", path)
+	}
+	return path, err
+}
+
 // Bounds of what is hidden.
 const (
 	maxOverlays = 10_000

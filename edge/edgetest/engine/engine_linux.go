@@ -31,8 +31,9 @@ import (
 type Engine struct {
 	Dir    string // of all that it has
 	Socket string
-	Shared bool   // it is in the network namespace of the test, and not in one of its own
-	Hidden string // a directory of which it sees nothing, as if it was on another machine; "" for none
+	Shared bool     // it is in the network namespace of the test, and not in one of its own
+	Hidden string   // a directory of which it sees nothing, as if it was on another machine; "" for none
+	podman []string // the command; nil for a dockerd
 	cmd    *exec.Cmd
 	ended  chan error
 }
@@ -116,6 +117,10 @@ func (e *Engine) Run() error {
 	}
 	defer log.Close()
 	e.cmd = exec.Command("dockerd", "--host", "unix://"+e.Socket, "--data-root", e.path("data"), "--exec-root", e.path("exec"), "--pidfile", e.path("pid"), "--ip6tables=false", "--shutdown-timeout", "2")
+	if e.podman != nil {
+		e.cmd = exec.Command(e.podman[0], e.podman[1:]...)
+		e.cmd.Env = e.environment()
+	}
 	if e.Hidden != "" { // in a mount namespace of its own
 		e.cmd = exec.Command("unshare", append([]string{"--mount", "sh", "-c", `mount -t tmpfs none "$0" && exec "$@"`, e.Hidden}, e.cmd.Args...)...)
 	}
@@ -204,6 +209,9 @@ func (e *Engine) signal(s syscall.Signal) {
 
 // Close ends the engine and removes all that it had.
 func (e *Engine) Close() {
+	if e.podman != nil {
+		e.removeAll()
+	}
 	e.Stop()
 	e.killLeft("containerd")
 	e.killLeft("containerd-shim-runc-v2")
