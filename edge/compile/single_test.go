@@ -32,18 +32,16 @@ func server(spec string) string {
 
 // How an image is built is planned, with paths beside the file that names them.
 func TestBuildPlan(t *testing.T) {
-	dir, err := filepath.Abs(".")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for spec, want := range map[string]compile.Build{
 		"{image: 'npx://@a/b@1.0.0'}":                                         {Source: "npx://@a/b@1.0.0"},
 		"{image: 'uvx://b[x]==1.0', run: {runtimeAddPackages: [git, 'a=1']}}": {Source: "uvx://b[x]@1.0", AddPackages: []string{"git", "a=1"}},
-		"{image: 'go://./srv', run: {runtimeImage: 'go:1', buildCA: ca.pem}}": {Source: "go://" + filepath.ToSlash(filepath.Join(dir, "srv")), RuntimeImage: "go:1", CA: filepath.Join(dir, "ca.pem")},
+		"{image: 'go://./srv', run: {runtimeImage: 'go:1', buildCA: ca.pem}}": {Source: "go://./set/srv", RuntimeImage: "go:1", CA: filepath.Join("set", "ca.pem")},
 	} {
-		plan, said := found(server(spec), starting)
+		set, _ := source.Read("set/x.yaml", []byte(server(spec)))
+		starting(set)
+		plan := set.Compile().Plan
 		if plan == nil {
-			t.Fatal(said)
+			t.Fatal("no plan")
 		}
 		if w := plan.Servers[0].Backends[0].Workload; w == nil || w.Form != compile.FormContainer || w.Build == nil || !reflect.DeepEqual(*w.Build, want) {
 			t.Errorf("%s: %+v, built %+v; want %+v", spec, w, *w.Build, want)

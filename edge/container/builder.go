@@ -84,7 +84,8 @@ func (m *Machine) Builder(ctx context.Context, e *Engine, c BuilderConfig, helpe
 		host.CapAdd = []string{"KILL", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "SETFCAP", "SETGID", "SETUID"}
 	}
 	if c.Secrets {
-		host.Tmpfs = map[string]string{SecretsDir: fmt.Sprintf("rw,noexec,nosuid,nodev,size=4m,mode=0700,uid=%d,gid=%d", nobodyElse, nobodyElse)}
+		// Podman knows no owner of it; nobody is in there but root and the user of commands.
+		host.Tmpfs = map[string]string{SecretsDir: "rw,noexec,nosuid,nodev,size=4m,mode=1777"}
 	}
 	name := "weir-build-" + c.Name + "-" + strings.ToLower(rand.Text()[:8])
 	made, err := settled(ctx, func(ctx context.Context) (client.ContainerCreateResult, error) {
@@ -274,7 +275,7 @@ func (b *Builder) Commit(ctx context.Context) (id string, err error) {
 		return "", err
 	}
 	made, err := settled(ctx, func(ctx context.Context) (client.ContainerCommitResult, error) {
-		return b.engine.client.ContainerCommit(ctx, b.id, client.ContainerCommitOptions{})
+		return b.engine.client.ContainerCommit(ctx, b.id, client.ContainerCommitOptions{Config: &engine.Config{}}) // which Podman wants
 	})
 	if err != nil {
 		return "", short(err)

@@ -104,7 +104,11 @@ func cutVersion(text string) (name, version string) {
 func (s *Source) String() string {
 	switch {
 	case s.Dir != "":
-		return s.Scheme + "://" + filepath.ToSlash(s.Dir)
+		dir := filepath.ToSlash(s.Dir)
+		if !filepath.IsAbs(s.Dir) && dir != ".." && !strings.HasPrefix(dir, "../") {
+			dir = "./" + dir
+		}
+		return s.Scheme + "://" + dir
 	case s.Version != "":
 		return s.Scheme + "://" + s.Package + "@" + s.Version
 	}

@@ -36,7 +36,7 @@ func TestParseSource(t *testing.T) {
 		if s.Name() != want.name || s.Exact() != want.exact || want.wanted != "" && s.Wanted() != want.wanted || want.local != "" && strings.Join(s.Local(), " ") != want.local {
 			t.Errorf("%s: %s %v %s %q", word, s.Name(), s.Exact(), s.Wanted(), s.Local())
 		}
-		if again, err := ParseSource(s.String()); s.Dir == "" && (err != nil || *again != *s) {
+		if again, err := ParseSource(s.String()); err != nil || *again != *s {
 			t.Errorf("%s: written as %s", word, s)
 		}
 	}
