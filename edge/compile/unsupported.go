@@ -32,6 +32,5 @@ func unsupportedFields() []unsupported {
 		{kind: "MCPServer", path: "spec.run.runtimeImage"},
 		{kind: "MCPServer", path: "spec.run.runtimeAddPackages"},
 		{kind: "MCPServer", path: "spec.run.buildCA"},
-		{kind: "MCPServer", path: "spec.run.imageVerification", allow: []string{"warn", "disabled"}, instead: "nothing verifies images yet"},
 	}
 }

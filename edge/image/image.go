@@ -31,6 +31,12 @@ import (
 // within is how long all may take that is asked of a registry for one image.
 const within = time.Minute
 
+// The files of the user's, in the directory of the configuration.
+const (
+	PolicyFile = "image-policy.yaml"
+	RootsFile  = "trusted_root.json"
+)
+
 // Images verifies images. It is safe for concurrent use.
 type Images struct {
 	PolicyFile string // the user's rules; a file that is not there has none
@@ -234,9 +240,8 @@ func (i *Images) verify(ctx context.Context, r *registry, ref *reference, digest
 			worst = err
 		}
 	}
-	return "", &Error{Refused, about(ref.text) + worst.text, cmp.Or(worst.next, "do not run it before you know why; " + rule.where + " says who has to sign it")}
+	return "", &Error{Refused, about(ref.text) + worst.text, cmp.Or(worst.next, "do not run it before you know why; "+rule.where+" says who has to sign it")}
 }
-
 
 // about begins what is said against an image.
 func about(name string) string { return "image " + name + " is not verified: " }

@@ -68,8 +68,6 @@ func (o *Options) checkWords() error {
 		return wrong("name", "%q: use small letters, digits and -, at most 63, and no - at an end", edge.Brief(o.Name))
 	case o.Given["group"] && !IsName(o.Group):
 		return wrong("group", "%q is no name of a group", edge.Brief(o.Group))
-	case o.ImageVerification == "enabled":
-		return notYet("image-verification", "to verify images", "leave it out")
 	case o.EndpointPrefix != "" && !strings.HasPrefix(o.EndpointPrefix, "/"):
 		return wrong("endpoint-prefix", "%q does not begin with /", edge.Brief(o.EndpointPrefix))
 	case o.SessionTTL < 0:
@@ -302,6 +300,8 @@ func (o *Options) suits(s Server) error {
 		switch {
 		case o.Network != "" && o.Network != "host" && o.Network != "none":
 			return wrong("network", "%q: a process of this machine has host or none", edge.Brief(o.Network))
+		case o.ImageVerification == "enabled":
+			return wrong("image-verification", "enabled, and what is started is no image of a registry: nothing says who made it: leave the flag out")
 		case o.given("run-as"):
 			return wrong("run-as", "a process of this machine has your rights at the most: leave the flag out")
 		}

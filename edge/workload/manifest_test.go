@@ -105,7 +105,7 @@ func TestManifestBad(t *testing.T) {
 		{"--permission-profile=hosts.json", CodeInvalid, "permission-profile", "allow_host[0]: \"127.1\""},
 		{"--permission-profile=privileged.json", CodeRefused, "permission-profile", "privileged"},
 		{"--image-verification=no", CodeInvalid, "image-verification", "none of"},
-		{"--image-verification=enabled", CodeSandbox, "image-verification", "not supported yet"},
+		{"--image-verification=enabled", CodeInvalid, "image-verification", "no image of a registry"},
 		{"--print-resolved-overlays", CodeSandbox, "print-resolved-overlays", "not supported yet"},
 		{"--runtime-image=a", CodeSandbox, "runtime-image", "not supported yet"},
 		{"--runtime-add-package=git", CodeSandbox, "runtime-add-package", "not supported yet"},
