@@ -70,7 +70,7 @@ type Choice struct {
 	Image    string   // by digest, where one is known
 	Pull     bool     // the engine has to be told to get it
 	Fallback string   // what is run where it cannot be got now; "" for nothing
-	Verified string   // who signed it, for people; "" where that is not certain
+	Verified string   // who signed it, or that nobody was to look; "" where it is not certain
 	Notes    []string // why it is not certain, and what else is to be known
 }
 
@@ -108,7 +108,9 @@ func (i *Images) Choose(ctx context.Context, w Want) (*Choice, error) {
 		return nil, err
 	}
 	if w.Mode == v1beta1.VerifyDisabled {
-		return unverified(ref, held, "not verified: --image-verification disabled"), nil
+		c := unverified(ref, held)
+		c.Verified = "not verified: --image-verification disabled"
+		return c, nil
 	}
 
 	// 1. Who has to have signed it.
@@ -117,7 +119,9 @@ func (i *Images) Choose(ctx context.Context, w Want) (*Choice, error) {
 		if w.Mode == v1beta1.VerifyEnabled {
 			return nil, err
 		}
-		return unverified(ref, held, err.Error()), nil
+		c := unverified(ref, held)
+		c.Notes = []string{err.Error()}
+		return c, nil
 	}
 
 	// 2. What it is, by digest.
@@ -198,8 +202,8 @@ func (i *Images) absent(ctx context.Context, w Want, r *registry, err error) (*C
 }
 
 // unverified is the choice where nothing is asked of the registry but by the engine.
-func unverified(ref *reference, held *Held, note string) *Choice {
-	c := &Choice{Image: ref.text, Notes: []string{note}}
+func unverified(ref *reference, held *Held) *Choice {
+	c := &Choice{Image: ref.text}
 	switch {
 	case held == nil:
 		c.Pull = true

@@ -124,11 +124,11 @@ func TestModes(t *testing.T) {
 			key, pem := signer.Key(t)
 			s.keys(pem, true)
 			s.signer.Sign(image, signer.Signing{Key: key, Tagged: true})
-		}, "by key 1 of ", ""},
+		}, "signed by key 1 of ", ""},
 		{"signed by an identity", func(t *testing.T, s *shelf, image name.Digest) {
 			s.identities(by)
 			s.signer.Sign(image, signer.Signing{Identity: by, Issuer: issuer})
-		}, "by release@example.com (https://login.example.com)", ""},
+		}, "signed by release@example.com (https://login.example.com)", ""},
 		{"signed by somebody else", func(t *testing.T, s *shelf, image name.Digest) {
 			s.identities(by)
 			s.signer.Sign(image, signer.Signing{Identity: "other@example.com", Issuer: issuer})
@@ -140,7 +140,7 @@ func TestModes(t *testing.T) {
 		{"signed when the certificate had expired", func(t *testing.T, s *shelf, image name.Digest) {
 			s.identities(by)
 			s.signer.Sign(image, signer.Signing{Identity: by, Issuer: issuer, Late: 30 * time.Minute})
-		}, "", "its signature does not hold: failed to verify log inclusion: integrated time outside certificate validity"},
+		}, "", "its signature does not hold: its certificate was valid until "},
 		{"in no log", func(t *testing.T, s *shelf, image name.Digest) {
 			s.identities(by)
 			s.signer.Sign(image, signer.Signing{Identity: by, Issuer: issuer, Unlogged: true, Stamped: true})
@@ -168,7 +168,7 @@ func TestModes(t *testing.T) {
 
 			// 1. Disabled: nobody is asked, and status says so.
 			got, err := s.choose("tool:1", v1beta1.VerifyDisabled)
-			if err != nil || got.Image != s.host+"/tool:1" || !got.Pull || got.Verified != "" || len(got.Notes) != 1 || len(s.asked) > 0 {
+			if err != nil || got.Image != s.host+"/tool:1" || !got.Pull || got.Verified != "not verified: --image-verification disabled" || len(got.Notes) > 0 || len(s.asked) > 0 {
 				t.Errorf("disabled: %+v, %v; asked %v", got, err, s.asked)
 			}
 			// 2. Warn.

@@ -264,7 +264,7 @@ func (s *signature) byKey(digest v1.Hash, rule *rule, trusted *root.TrustedRoot)
 			return root.NewExpiringKey(verifier, time.Time{}, time.Time{}), nil
 		})}
 		if _, err = s.proven(material, digest, options, verify.WithKey()); err == nil {
-			return fmt.Sprintf("by key %d of %s", n+1, rule.where), nil
+			return fmt.Sprintf("signed by key %d of %s", n+1, rule.where), nil
 		}
 		// One of this key, of which something else does not hold, says more than one of another.
 		if _, alone := s.proven(material, digest, []verify.VerifierOption{verify.WithNoObserverTimestamps()}, verify.WithKey()); alone == nil {
@@ -287,7 +287,7 @@ func (s *signature) byIdentity(digest v1.Hash, rule *rule, trusted *root.Trusted
 	}
 	result, err := s.proven(trusted, digest, options, verify.WithoutIdentitiesUnsafe()) // which are judged below
 	if err != nil {
-		return "", s.fails(untrusted, "its signature does not hold: %s", brief(err))
+		return "", s.fails(untrusted, "its signature does not hold: %s%s", s.late(), brief(err))
 	}
 	cert := result.Signature.Certificate
 	if cert == nil {
@@ -299,13 +299,31 @@ func (s *signature) byIdentity(digest v1.Hash, rule *rule, trusted *root.Trusted
 	why := ""
 	for n := range rule.ids {
 		if why = rule.ids[n].differs(cert); why == "" {
-			return "by " + signerOf(cert), nil
+			return "signed by " + signerOf(cert), nil
 		}
 	}
 	if len(rule.ids) > 1 {
 		why = "which is none of those that it names"
 	}
 	return "", s.fails(bySomebodyElse, "it is signed by %s, and not as %s says: %s", signerOf(cert), rule.where, why)
+}
+
+// late says where a log had the signature when its certificate was not valid; "" where that is
+// not why it does not hold.
+func (s *signature) late() string {
+	content, err := s.bundle.VerificationContent()
+	if err != nil {
+		return ""
+	}
+	entries, _ := s.bundle.TlogEntries()
+	cert := content.Certificate()
+	for _, e := range entries {
+		if at := e.IntegratedTime(); !at.IsZero() && (at.Before(cert.NotBefore) || at.After(cert.NotAfter)) {
+			const form = "2006-01-02 15:04"
+			return fmt.Sprintf("its certificate was valid until %s, and it was signed at %s: ", cert.NotAfter.UTC().Format(form), at.UTC().Format(form))
+		}
+	}
+	return ""
 }
 
 func (s *signature) proven(material root.TrustedMaterial, digest v1.Hash, options []verify.VerifierOption, who verify.PolicyOption) (*verify.VerificationResult, error) {

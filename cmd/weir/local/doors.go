@@ -651,10 +651,10 @@ func (o *opened) chosen(c *image.Choice) {
 
 // verifiedOf is what is known of who made an image.
 func verifiedOf(c *image.Choice) string {
-	if c.Verified != "" {
-		return "signed " + strings.Join(append([]string{c.Verified}, c.Notes...), "; ")
+	if c.Verified == "" {
+		return strings.Join(c.Notes, "; ")
 	}
-	return strings.Join(c.Notes, "; ")
+	return strings.Join(append([]string{c.Verified}, c.Notes...), "; ")
 }
 
 // contained notes what a container of the workload is.
