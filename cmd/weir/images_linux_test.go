@@ -201,6 +201,7 @@ func TestImageStopped(t *testing.T) {
 	if code != 9 || !strings.Contains(said, "no signature of sha256:") {
 		t.Errorf("exit %d: %s", code, said)
 	}
+	time.Sleep(1500 * time.Millisecond) // the manager has looked at it once more
 	if s := p.status("tool"); s.Status != workload.PolicyStopped || !strings.Contains(s.StatusContext, "is not verified") {
 		t.Errorf("%+v", s)
 	}
