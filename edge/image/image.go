@@ -16,8 +16,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -269,6 +271,13 @@ type reference struct {
 	digest string // "" for none
 }
 
+// bases are names without a tag and a digest, as the distribution specification has them. The
+// library takes more.
+var bases = sync.OnceValue(func() *regexp.Regexp {
+	const host, part = `([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?`, `[a-z0-9]+([._-]+[a-z0-9]+)*`
+	return regexp.MustCompile(`^(` + host + `/)?` + part + `(/` + part + `)*$`)
+})
+
 // parse reads a name of an image. The error is an *Error.
 func parse(text string) (*reference, error) {
 	const most = 512
@@ -282,6 +291,9 @@ func parse(text string) (*reference, error) {
 	r.base, r.digest, _ = strings.Cut(text, "@")
 	if colon := strings.LastIndexByte(r.base, ':'); colon > strings.LastIndexByte(r.base, '/') {
 		r.base, r.tag = r.base[:colon], r.base[colon+1:]
+	}
+	if !bases().MatchString(r.base) {
+		return refuse()
 	}
 	var err error
 	if r.repo, err = name.NewRepository(r.base); err != nil {

@@ -29,7 +29,8 @@ const (
 
 // policy is the file of the user's rules, image-policy.yaml.
 type policy struct {
-	Images []policyRule `json:"images"`
+	Images []policyRule `json:"images,omitempty"`
+	Roots  *policyRoots `json:"roots,omitempty"`
 }
 
 // policyRule says who has to have signed some images. One of its keys or identities is enough.
@@ -110,6 +111,11 @@ func readPolicy(path string) (*policy, error) {
 	}
 	if len(p.Images) > maxRules {
 		return nil, fmt.Errorf("%s: images: more than %d", path, maxRules)
+	}
+	if p.Roots != nil {
+		if err := p.Roots.check(); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
 	}
 	for n := range p.Images {
 		if _, err := p.Images[n].rule(); err != nil {
