@@ -43,6 +43,7 @@ const (
 const (
 	bundleType  = "application/vnd.dev.sigstore.bundle" // and a version
 	payloadType = "application/vnd.dev.cosign.simplesigning.v1+json"
+	emptyType   = "application/vnd.oci.empty.v1+json"
 )
 
 // registry is the repository of an image at its registry, as it is asked for one image.
@@ -109,7 +110,9 @@ func (r *registry) signatures(ctx context.Context, digest v1.Hash) (all []*signa
 	looked := 0
 	for n := len(index.Manifests) - 1; n >= 0 && looked < maxSignatures; n-- { // the newest first
 		d := index.Manifests[n]
-		if d.ArtifactType != "" && !strings.HasPrefix(d.ArtifactType, bundleType) {
+		// Lists of clients that know no artifact types, as cosign 2 writes them where the registry
+		// has none, have that of an empty configuration.
+		if d.ArtifactType != "" && d.ArtifactType != emptyType && !strings.HasPrefix(d.ArtifactType, bundleType) {
 			continue
 		}
 		looked++
