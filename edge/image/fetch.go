@@ -200,7 +200,6 @@ func (r *registry) blob(d v1.Descriptor, opts []remote.Option) ([]byte, error) {
 type answered struct {
 	host   string
 	status int
-	text   string
 }
 
 func (a *answered) Error() string {

@@ -19,11 +19,6 @@ func wrong(flag, format string, args ...any) error {
 	return &Error{Code: CodeInvalid, Field: "--" + flag, Message: "--" + flag + ": " + fmt.Sprintf(format, args...)}
 }
 
-// notYet is the error about a flag of what does not exist yet.
-func notYet(flag, what, next string) error {
-	return &Error{Code: CodeSandbox, Field: "--" + flag, Message: "--" + flag + ": not supported yet: " + what, Next: next}
-}
-
 // check refuses what is wrong with the flags by themselves.
 func (o *Options) check() error {
 	for _, check := range []func() error{o.checkLater, o.checkWords, o.checkPorts, o.checkPairs, o.checkGroups, o.checkNetwork} {
