@@ -17,6 +17,7 @@ import (
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/container"
 	images "github.com/weir-edge/weir/edge/container/build"
+	"github.com/weir-edge/weir/edge/image"
 	"github.com/weir-edge/weir/edge/runner"
 	"github.com/weir-edge/weir/edge/workload"
 )
@@ -111,7 +112,7 @@ func (a *app) build(cmd *cobra.Command, x *buildFlags, word string) error {
 			steps.Show(edge.Clean(local.StepLine(s)))
 		}
 	}
-	builds := &images.Builds{Machine: m, Spool: paths.State, Home: home, Lookup: a.lookup, Log: log}
+	builds := &images.Builds{Machine: m, Spool: paths.State, Home: home, Lookup: a.lookup, Log: log, Login: (&image.Images{}).Login}
 	done, err := builds.Build(ctx, r)
 	steps.End()
 	if err != nil {

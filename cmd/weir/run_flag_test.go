@@ -72,6 +72,7 @@ var flagFiles = map[string]string{
 const (
 	oidcFlags  = "--oidc-issuer=https://login.example.com --oidc-audience=crm"
 	otelFlags  = "--otel-endpoint=https://otel.example.com:4318"
+	imageName  = "example/image:1"
 	remoteURL  = "https://mcp.example.com/mcp?team=a"
 	tradeFlags = remoteURL + " " + oidcFlags + " --token-exchange-url=https://sts.example.com/token --token-exchange-audience=crm"
 )
@@ -108,7 +109,7 @@ func flagCases() map[string]flagCase {
 		"isolate-network":    {words: "--isolate-network=false", kept: "isolateNetwork: false", path: "Workload.Isolate", want: "false", usual: "true"},
 		"network":            {words: "--network=host", kept: "network: host", path: "Workload.Network", want: "host", usual: ""},
 		"ignore-globally":    {words: "--ignore-globally=false", kept: "ignoreGlobally: false", path: "Workload.IgnoreGlobally", want: "false", usual: "true"},
-		"image-verification": {words: "--image-verification=enabled", refused: later},
+		"image-verification": {words: "--image-verification=enabled", beside: imageName, kept: "imageVerification: enabled", path: "Workload.Verification", want: "enabled", usual: "warn"},
 
 		// What needs an engine.
 		"publish":                 {words: "--publish=[::1]:8081:80", kept: `[::1]:8081:80`, path: "Workload.Publish", want: "[{IP:::1 Host:8081 Container:80}]", usual: "[]"},

@@ -28,6 +28,5 @@ type unsupported struct {
 func unsupportedFields() []unsupported {
 	return []unsupported{
 		// What only a server in a container has, or a network of its own.
-		{kind: "MCPServer", path: "spec.run.imageVerification", allow: []string{"warn", "disabled"}, instead: "nothing verifies images yet"},
 	}
 }

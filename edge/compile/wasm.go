@@ -35,6 +35,7 @@ func (c *compiler) module(o *object, s *v1beta1.MCPServer) *Workload {
 	}
 	// 1. The module.
 	w.Program, w.SHA256 = c.moduleSource(o, s.Spec.Image)
+	c.unverified(o, run, "a module of a file, or at a URL, is known by its digest")
 	// 2. What makes no sense for one. It speaks on its standard streams and has no network,
 	// no processor and no paths of its own.
 	if s.Spec.Transport != v1beta1.ServerStdio {

@@ -65,9 +65,16 @@ type Workload struct {
 	Memory       int64 // bytes
 	MilliCPUs    int64 // thousandths of one; 0 for no limit
 	Sandbox      v1beta1.SandboxGrade
-	RunAs        string            `json:",omitempty"` // of a container: image, or UID[:GID]; "" for the image's user unless that is root
-	Labels       map[string]string `json:",omitempty"` // of a container
-	Privileged   bool              `json:",omitempty"` // of a container: as Profile asks for, and somebody allowed
+	RunAs        string `json:",omitempty"` // of a container: image, or UID[:GID]; "" for the image's user unless that is root
+
+	// Verification says what becomes of an image, or of a module at a registry, of which it is
+	// not certain who made it; "" for what is neither. Signer is who has to have signed it, as
+	// the entry of a registry says; nil for nobody.
+	Verification v1beta1.ImageVerification `json:",omitempty"`
+	Signer       *v1beta1.ImageSigner      `json:",omitempty"`
+
+	Labels     map[string]string `json:",omitempty"` // of a container
+	Privileged bool              `json:",omitempty"` // of a container: as Profile asks for, and somebody allowed
 
 	// Start tells one start of the workload from another, for who starts it anew; 0 else.
 	Start uint64
@@ -161,9 +168,13 @@ func (c *compiler) local(o *object, s *v1beta1.MCPServer, form Form) *Workload {
 	}
 	if form == FormContainer {
 		w.Form, w.Image, w.Program, w.RunAs, w.Labels = FormContainer, w.Program, "", run.RunAs, run.Labels
+		c.verified(w, run)
 		c.contained(o, w)
 		w.Build = c.built(o, s.Spec.Image, run)
-	} else if run.RunAs != "" {
+	} else {
+		c.unverified(o, run, "a process of this machine")
+	}
+	if form != FormContainer && run.RunAs != "" {
 		c.fail(o, "spec.run.runAs", ReasonConflict, "a process of this machine has your rights at the most: runAs is for containers")
 	}
 	if path, ok := strings.CutPrefix(w.Program, "exec://"); ok {
@@ -213,6 +224,20 @@ var users = regexp.MustCompile(`^(image|[0-9]{1,10}(:[0-9]{1,10})?)$`)
 // networks are names of a container engine's networks, besides those by which a container
 // would be in that of another one.
 var networks = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}$`)
+
+// verified plans how it is found out who made what is fetched of a registry.
+func (c *compiler) verified(w *Workload, run *v1beta1.ServerRun) {
+	if w.Verification = cmp.Or(run.ImageVerification, v1beta1.VerifyWarn); run.Registry != nil {
+		w.Signer = run.Registry.Signer
+	}
+}
+
+// unverified refuses to promise that something is verified that comes from no registry.
+func (c *compiler) unverified(o *object, run *v1beta1.ServerRun, what string) {
+	if run.ImageVerification == v1beta1.VerifyEnabled {
+		c.fail(o, "spec.run.imageVerification", ReasonConflict, "%s: nothing says who made it, and only images are verified: take this out", what)
+	}
+}
 
 // contained judges what a container has, and a process of this machine has not.
 func (c *compiler) contained(o *object, w *Workload) {

@@ -32,7 +32,8 @@ func (e *Engine) Close() { _ = e.client.Close() }
 
 // Image is what an engine says of an image that it has. It is written by a stranger.
 type Image struct {
-	ID         string // its digest: nothing else is meant by it later
+	ID         string   // its digest: nothing else is meant by it later
+	Digests    []string // NAME@DIGEST, as registries call it; none of one that came from none
 	User       string
 	Entrypoint []string
 	Command    []string
@@ -64,7 +65,7 @@ func (e *Engine) Image(ctx context.Context, name string) (*Image, error) {
 	case err != nil:
 		return nil, fmt.Errorf("image %s: %w", name, short(err))
 	}
-	i := &Image{ID: r.ID}
+	i := &Image{ID: r.ID, Digests: r.RepoDigests}
 	if c := r.Config; c != nil {
 		i.User, i.Entrypoint, i.Command, i.Env, i.Dir = c.User, c.Entrypoint, c.Cmd, c.Env, c.WorkingDir
 		i.Volumes = slices.Sorted(maps.Keys(c.Volumes))
@@ -120,16 +121,17 @@ func (i *Image) check(name string) error {
 	return nil
 }
 
-// Pull has the engine get an image from its registry. told is called with what it does, a line
-// at a time; nil for nobody. The error is an *Error of the kind NoPull.
-func (e *Engine) Pull(ctx context.Context, name string, told func(string)) error {
+// Pull has the engine get an image from its registry. login is a credential for that, as
+// engines take it; "" for none. told is called with what it does, a line at a time; nil for
+// nobody. The error is an *Error of the kind NoPull.
+func (e *Engine) Pull(ctx context.Context, name, login string, told func(string)) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
 	fail := func(why error) error {
 		return &Error{NoPull, fmt.Sprintf("image %s cannot be had: %s", name, short(why)), "correct its name, log in to its registry, or load it: docker load"}
 	}
-	r, err := e.client.ImagePull(ctx, name, client.ImagePullOptions{})
+	r, err := e.client.ImagePull(ctx, name, client.ImagePullOptions{RegistryAuth: login})
 	if err != nil {
 		return fail(err)
 	}

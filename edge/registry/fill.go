@@ -39,6 +39,9 @@ type Start struct {
 	Env       []Value
 	Headers   []Value
 	Profile   []byte // JSON of a permission profile; nil for none
+
+	// Signer is who has to have signed the image; nil where the entry does not say.
+	Signer *Provenance
 }
 
 // Missing is a value that has to come from the user.
@@ -90,7 +93,7 @@ func (f *Form) Fill(e *Entry, given Given, asked map[string]string, rules Rules)
 	if f.Err != nil {
 		return nil, nil, f.Err
 	}
-	s := &Start{Name: e.Name, Digest: e.Digest(), Command: slices.Clone(f.command), Transport: f.transport, Profile: f.profile}
+	s := &Start{Name: e.Name, Digest: e.Digest(), Command: slices.Clone(f.command), Transport: f.transport, Profile: f.profile, Signer: f.signer}
 	fill := &filler{asked: asked}
 
 	// 1. The words of a command.

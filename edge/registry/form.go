@@ -42,8 +42,9 @@ type Form struct {
 	args, env []Input
 	headers   []Input
 	variables map[string]Input
-	profile   []byte // a permission profile; nil for none
-	private   bool   // the URL may lead to a private address
+	profile   []byte      // a permission profile; nil for none
+	private   bool        // the URL may lead to a private address
+	signer    *Provenance // of an image; nil where the entry does not say
 }
 
 // Image is an image that an entry names, as it is pulled: with its tag or digest.
@@ -163,7 +164,7 @@ func (f *Form) judgePackage(p *Package, rules Rules) error {
 			return refused(f.Field+".identifier", "%s is no image", shown(image))
 		}
 		f.Text = p.Image()
-		f.command = []string{f.Text}
+		f.command, f.signer = []string{f.Text}, p.Extra.Provenance
 		if rules.Engine != nil {
 			if err := rules.Engine(); err != nil {
 				return &Error{Kind: Later, Field: f.Field, Message: f.Text + " is an image: " + err.Error(), Next: "start a container engine, or run its program on this machine: weir run -- COMMAND"}

@@ -230,6 +230,34 @@ type RegistryOrigin struct {
 	// Digest of the entry: sha256: and 64 hexadecimal digits.
 	// +kubebuilder:validation:Pattern=`^sha256:[0-9a-f]{64}$`
 	Digest string `json:"digest,omitempty"`
+
+	// Signer is who has to have signed the image, where the entry says so.
+	Signer *ImageSigner `json:"signer,omitempty"`
+}
+
+// ImageSigner is who has to have signed an image, as the entry of a registry says.
+type ImageSigner struct {
+	// Issuer vouches for the signer.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Issuer string `json:"issuer"`
+
+	// Identity of the signer: a path of a workflow in the repository, or all of its name.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Identity string `json:"identity"`
+
+	// Repository that the image was built from.
+	// +kubebuilder:validation:MaxLength=512
+	Repository string `json:"repository,omitempty"`
+
+	// Ref is the revision of the repository, such as refs/tags/v1.
+	// +kubebuilder:validation:MaxLength=512
+	Ref string `json:"ref,omitempty"`
+
+	// Runner is what it was built on, such as github-hosted.
+	// +kubebuilder:validation:MaxLength=512
+	Runner string `json:"runner,omitempty"`
 }
 
 // ImageVerification says what becomes of an image whose origin is not certain.

@@ -225,6 +225,13 @@ var fieldRules = sync.OnceValue(func() map[string]map[string]rule {
 		"ImagePullSecret": {
 			"name": {form: "secretName"},
 		},
+		"ImageSigner": {
+			"issuer":     {required: true, maxLength: 512},
+			"identity":   {required: true, maxLength: 512},
+			"repository": {maxLength: 512},
+			"ref":        {maxLength: 512},
+			"runner":     {maxLength: 512},
+		},
 		"IncomingAuth": {
 			"type": {required: true, enum: []string{"anonymous", "oidc"}},
 		},

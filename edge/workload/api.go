@@ -57,9 +57,11 @@ type Detail struct {
 	RunAs    []string `json:"runAs,omitempty"` // as run, where that is another
 	Manifest string   `json:"manifest"`        // YAML
 	Failure  string   `json:"failure,omitempty"`
-	Next     string   `json:"next,omitempty"`   // what to do about the failure
-	Stderr   []string `json:"stderr,omitempty"` // its last lines, the newest last
-	Notes    []string `json:"notes,omitempty"`  // what the sandbox does not hold, and why
+	Next     string   `json:"next,omitempty"`     // what to do about the failure
+	Stderr   []string `json:"stderr,omitempty"`   // its last lines, the newest last
+	Notes    []string `json:"notes,omitempty"`    // what the sandbox does not hold, and why
+	Image    string   `json:"image,omitempty"`    // by digest, of what runs in containers; "" for others, and while it is not known
+	Verified string   `json:"verified,omitempty"` // who signed that, or why it is not certain
 }
 
 // Event is a step of something that takes time. The last one has State, and Error when it

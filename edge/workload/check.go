@@ -19,11 +19,6 @@ func wrong(flag, format string, args ...any) error {
 	return &Error{Code: CodeInvalid, Field: "--" + flag, Message: "--" + flag + ": " + fmt.Sprintf(format, args...)}
 }
 
-// notYet is the error about a flag of what does not exist yet.
-func notYet(flag, what, next string) error {
-	return &Error{Code: CodeSandbox, Field: "--" + flag, Message: "--" + flag + ": not supported yet: " + what, Next: next}
-}
-
 // check refuses what is wrong with the flags by themselves.
 func (o *Options) check() error {
 	for _, check := range []func() error{o.checkLater, o.checkWords, o.checkPorts, o.checkPairs, o.checkGroups, o.checkNetwork} {
@@ -68,8 +63,6 @@ func (o *Options) checkWords() error {
 		return wrong("name", "%q: use small letters, digits and -, at most 63, and no - at an end", edge.Brief(o.Name))
 	case o.Given["group"] && !IsName(o.Group):
 		return wrong("group", "%q is no name of a group", edge.Brief(o.Group))
-	case o.ImageVerification == "enabled":
-		return notYet("image-verification", "to verify images", "leave it out")
 	case o.EndpointPrefix != "" && !strings.HasPrefix(o.EndpointPrefix, "/"):
 		return wrong("endpoint-prefix", "%q does not begin with /", edge.Brief(o.EndpointPrefix))
 	case o.SessionTTL < 0:
@@ -309,6 +302,8 @@ func (o *Options) suits(s Server) error {
 			return wrong("network", "%q: a process of this machine has host or none", edge.Brief(o.Network))
 		case o.given("allow-privileged") && o.AllowPrivileged:
 			return wrong("allow-privileged", "a process of this machine has your rights at the most: leave the flag out")
+		case o.ImageVerification == "enabled":
+			return wrong("image-verification", "enabled, and what is started is no image of a registry: nothing says who made it: leave the flag out")
 		case o.given("run-as"):
 			return wrong("run-as", "a process of this machine has your rights at the most: leave the flag out")
 		}

@@ -75,5 +75,9 @@ func (d *draft) origin() *v1beta1.RegistryOrigin {
 	if d.Entry == nil {
 		return nil
 	}
-	return &v1beta1.RegistryOrigin{Name: d.Entry.Name, Digest: d.Entry.Digest}
+	of := &v1beta1.RegistryOrigin{Name: d.Entry.Name, Digest: d.Entry.Digest}
+	if p := d.Entry.Signer; d.Entry.Image != "" && p != nil && p.CertIssuer != "" && p.SignerIdentity != "" {
+		of.Signer = &v1beta1.ImageSigner{Issuer: p.CertIssuer, Identity: p.SignerIdentity, Repository: p.RepositoryURI, Ref: p.RepositoryRef, Runner: p.RunnerEnvironment}
+	}
+	return of
 }

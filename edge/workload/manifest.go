@@ -86,9 +86,6 @@ func Manifest(o Options) (*Made, error) {
 		return nil, err
 	}
 	m.Plan, m.Secrets, m.Notes = plan, d.secrets, append(d.notes, said...)
-	if plan.Servers[0].Backends[0].Workload != nil && plan.Servers[0].Backends[0].Workload.Image != "" && plan.Servers[0].Backends[0].Workload.Build == nil && o.ImageVerification == "warn" {
-		m.Notes = append(m.Notes, note("who made %s is not verified, which is not supported yet; --image-verification disabled says so", edge.Brief(server.Image)))
-	}
 	return m, nil
 }
 

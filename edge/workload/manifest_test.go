@@ -105,7 +105,7 @@ func TestManifestBad(t *testing.T) {
 		{"--permission-profile=hosts.json", CodeInvalid, "permission-profile", "allow_host[0]: \"127.1\""},
 		{"--permission-profile=privileged.json", CodeRefused, "permission-profile", "privileged"},
 		{"--image-verification=no", CodeInvalid, "image-verification", "none of"},
-		{"--image-verification=enabled", CodeSandbox, "image-verification", "not supported yet"},
+		{"--image-verification=enabled", CodeInvalid, "image-verification", "no image of a registry"},
 		{"--runtime-image=a", CodeInvalid, "runtime-image", "no image that is built"},
 		{"--runtime-add-package=git", CodeInvalid, "runtime-add-package", "no image that is built"},
 		{"--ca-cert=a", CodeInvalid, "ca-cert", "no image that is built"},

@@ -76,6 +76,9 @@ func (w *one) tend(now time.Time) bool {
 	w.mu.Lock()
 	w.now.Restarts = look.Restarts
 	w.mu.Unlock()
+	if state == PolicyStopped && look.State != Running { // a rule does not change by itself
+		return false
+	}
 	switch look.State {
 	case Running:
 		w.to(Running, "")

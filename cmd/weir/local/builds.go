@@ -13,6 +13,7 @@ import (
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/container"
 	"github.com/weir-edge/weir/edge/container/build"
+	"github.com/weir-edge/weir/edge/image"
 	"github.com/weir-edge/weir/edge/runner"
 	"github.com/weir-edge/weir/edge/workload"
 )
@@ -23,13 +24,14 @@ type building struct {
 	plan   *compile.Build
 }
 
-// newBuilds makes images with the engine of a machine. spool is a directory of this user's alone.
-func newBuilds(m *container.Machine, spool string) *build.Builds {
+// newBuilds makes images with the engine of a machine. spool is a directory of this user's alone;
+// images know logins.
+func newBuilds(m *container.Machine, spool string, images *image.Images) *build.Builds {
 	home, err := os.UserHomeDir()
 	if err != nil {
 		home = ""
 	}
-	return &build.Builds{Machine: m, Spool: spool, Home: home, Lookup: os.LookupEnv, Log: m.Log}
+	return &build.Builds{Machine: m, Spool: spool, Home: home, Lookup: os.LookupEnv, Log: m.Log, Login: images.Login}
 }
 
 // request is what is asked for, as the files that it names are now.

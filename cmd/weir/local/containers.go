@@ -12,6 +12,7 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/container"
+	"github.com/weir-edge/weir/edge/image"
 	"github.com/weir-edge/weir/edge/sandbox"
 	"github.com/weir-edge/weir/edge/stdio"
 )
@@ -25,6 +26,7 @@ const pullWithin = 300 * time.Second
 type contained struct {
 	machine  *container.Machine
 	config   container.Config
+	source   origin
 	said     func(text string) // takes what the engine says of a pull, and the steps of a build
 	shown    func(text string) // tells whoever waits for the start what it waits for
 	building *building         // how the image is built; nil for one that is there or is fetched
@@ -35,9 +37,10 @@ type contained struct {
 	end  context.CancelFunc
 	work sync.WaitGroup
 
-	mu   sync.Mutex
-	job  *pulling // under way, or done well; nil
-	pool *sandbox.Pool
+	mu    sync.Mutex
+	job   *pulling // under way, or done well; nil
+	image string   // that containers are made of, by digest where one is known; "" before the job is done
+	pool  *sandbox.Pool
 }
 
 // pulling is a look for an image that is under way or done.
@@ -46,9 +49,16 @@ type pulling struct {
 	err  error
 }
 
+// origin says which image a container is made of, and who made that.
+type origin struct {
+	images *image.Images
+	want   image.Want          // without Name and Held
+	told   func(*image.Choice) // of each choice; nil for nobody
+}
+
 // newContained makes one of a workload's container. It starts nothing yet.
-func newContained(m *container.Machine, c container.Config, log *slog.Logger) *contained {
-	l := &contained{machine: m, config: c, log: log, said: func(string) {}, shown: func(string) {}}
+func newContained(m *container.Machine, c container.Config, s origin, log *slog.Logger) *contained {
+	l := &contained{machine: m, config: c, source: s, log: log, said: func(string) {}, shown: func(string) {}}
 	var once sync.Once
 	l.noted = func(note string) {
 		once.Do(func() { log.Warn("a container is not as its image would have it", "workload", c.Name, "note", note) })
@@ -128,6 +138,9 @@ func (l *contained) gone(err error) error {
 func (l *contained) open(ctx context.Context) (*container.Box, error) {
 	l.mu.Lock()
 	c := l.config
+	if l.image != "" {
+		c.Image = l.image
+	}
 	l.mu.Unlock()
 	box, err := l.machine.Open(ctx, c)
 	if err != nil {
@@ -180,13 +193,53 @@ func (l *contained) pull() error {
 	if err != nil {
 		return err
 	}
-	_, err = e.Image(ctx, l.config.Image)
-	var known *container.Error
-	if !errors.As(err, &known) || known.Kind != container.NoImage {
+	// 1. Which image that is, and who made it.
+	want := l.source.want
+	want.Name, want.Held = l.config.Image, func(ctx context.Context) (*image.Held, error) {
+		has, err := e.Image(ctx, l.config.Image)
+		var known *container.Error
+		if errors.As(err, &known) && known.Kind == container.NoImage {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &image.Held{Digests: has.Digests}, nil
+	}
+	choice, err := l.source.images.Choose(ctx, want)
+	if err != nil {
 		return err
 	}
-	l.said("pulling " + l.config.Image)
-	return e.Pull(ctx, l.config.Image, l.said)
+	// 2. The engine has it, or gets it.
+	if choice.Pull {
+		if err = l.get(ctx, e, choice.Image); err != nil && choice.Fallback == "" {
+			return err
+		}
+		if err != nil {
+			choice.Notes = append(choice.Notes, fmt.Sprintf("%v: what is on this machine is run", err))
+			choice.Image = choice.Fallback
+		}
+	}
+	for _, note := range choice.Notes {
+		l.log.Warn("it is not certain what an image is", "workload", l.config.Name, "note", note)
+	}
+	if l.source.told != nil {
+		l.source.told(choice)
+	}
+	l.mu.Lock()
+	l.image = choice.Image
+	l.mu.Unlock()
+	return nil
+}
+
+// get has the engine pull an image, with the user's login.
+func (l *contained) get(ctx context.Context, e *container.Engine, name string) error {
+	login, err := l.source.images.Login(ctx, name)
+	if err != nil {
+		l.log.Warn("an image is pulled without a login", "workload", l.config.Name, "error", err)
+	}
+	l.said("pulling " + name)
+	return e.Pull(ctx, name, string(login), l.said)
 }
 
 // dialable is what servers that speak HTTP listen in.

@@ -26,6 +26,7 @@ import (
 	"github.com/weir-edge/weir/edge/container/build"
 	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/health"
+	"github.com/weir-edge/weir/edge/image"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/oauth/login"
 	"github.com/weir-edge/weir/edge/sandbox"
@@ -44,6 +45,7 @@ import (
 // other, and the plans of all are served as one.
 type Doors struct {
 	settings serve.Settings
+	paths    workload.Paths
 	log      *slog.Logger
 	Edge     *serve.Edge // nil before Serve
 	locals   *Locals
@@ -70,7 +72,8 @@ type opened struct {
 	box     string        // what its processes run in: a grade of sandboxes, "container" or "wasm"
 	wide    bool          // that cannot hold what the profile names
 	notes   []string
-	stray   string // the last line of standard output that was no message; "" for none
+	image   *image.Choice // that containers are made of; nil before one was chosen
+	stray   string        // the last line of standard output that was no message; "" for none
 	met     bool
 }
 
@@ -90,7 +93,7 @@ var (
 // NewDoors makes the edge of a manager. Nothing is opened before Serve.
 func NewDoors(s serve.Settings, paths workload.Paths, log *slog.Logger) *Doors {
 	s.StateDir = paths.State
-	d := &Doors{settings: s, log: log, open: map[string]*opened{}}
+	d := &Doors{settings: s, paths: paths, log: log, open: map[string]*opened{}}
 	d.locals = &Locals{settings: s, cache: paths.Cache, keeper: d, config: paths.Config, protected: []string{paths.State, paths.Run, paths.Config, paths.Data}}
 	return d
 }
@@ -488,9 +491,15 @@ func (o *opened) why(err error) error {
 	var module *wasm.Refusal
 	var engine *container.Error
 	var unbuilt *build.Error
+	var unproven *image.Error
 	switch {
 	case errors.As(failed, &unbuilt):
 		return BuildFailure(o.Name, unbuilt)
+	case errors.As(failed, &unproven):
+		e.Code, e.Message, e.Next = workload.CodeRefused, unproven.What, unproven.Next
+		if unproven.Kind == image.NoPull {
+			e.Code, e.Passing = workload.CodePull, true
+		}
 	case errors.As(failed, &engine):
 		*e = *EngineFailure(engine)
 		if engine.Kind == container.NoEngine {
@@ -565,6 +574,9 @@ func (d *Doors) Look(name string) (workload.Look, bool) {
 	one.mu.Lock()
 	local := one.local
 	look := workload.Look{State: workload.Running, URL: d.url(one), Sandbox: one.box, Open: one.wide, Notes: slices.Clone(one.notes)}
+	if c := one.image; c != nil {
+		look.Image, look.Verified = c.Image, verifiedOf(c)
+	}
 	one.mu.Unlock()
 	if local == nil {
 		now := b.Status()
@@ -638,6 +650,26 @@ func (o *opened) boxed(s *sandbox.Sandbox) {
 	if o.notes = nil; s.Note() != "" {
 		o.notes = []string{s.Note()}
 	}
+}
+
+// chosen notes which image containers of the workload are made of, and says what is not certain
+// of it.
+func (o *opened) chosen(c *image.Choice) {
+	o.mu.Lock()
+	o.image = c
+	o.mu.Unlock()
+	for _, note := range c.Notes {
+		o.Say("warning: " + note)
+		o.Lines(workload.Line{Time: time.Now(), Source: workload.SourceEvent, Text: note})
+	}
+}
+
+// verifiedOf is what is known of who made an image.
+func verifiedOf(c *image.Choice) string {
+	if c.Verified == "" {
+		return strings.Join(c.Notes, "; ")
+	}
+	return strings.Join(append([]string{c.Verified}, c.Notes...), "; ")
 }
 
 // contained notes what a container of the workload is.

@@ -23,11 +23,13 @@ import (
 	"github.com/weir-edge/weir/edge/container"
 	"github.com/weir-edge/weir/edge/egress"
 	"github.com/weir-edge/weir/edge/envfile"
+	"github.com/weir-edge/weir/edge/image"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/sandbox"
 	"github.com/weir-edge/weir/edge/serve"
 	"github.com/weir-edge/weir/edge/stdio"
 	"github.com/weir-edge/weir/edge/v1beta1"
+	"github.com/weir-edge/weir/edge/workload"
 	"github.com/weir-edge/weir/filters/audit"
 )
 
@@ -285,9 +287,16 @@ func (l *Locals) starter(s *serve.Starting, environment func(context.Context) ([
 				of.contained(b)
 			}
 		}
-		one := newContained(engines, c, s.Log)
+		from, err := l.sourceOf(w)
+		if err != nil {
+			return nil, err
+		}
+		if of != nil {
+			from.told = of.chosen
+		}
+		one := newContained(engines, c, from, s.Log)
 		if w.Build != nil {
-			one.building = &building{newBuilds(engines, state), w.Build}
+			one.building = &building{newBuilds(engines, state, from.images), w.Build}
 		}
 		return one, nil
 	}
@@ -311,6 +320,24 @@ func (l *Locals) starter(s *serve.Starting, environment func(context.Context) ([
 		}
 	}
 	return newLauncher(machine, c, s.Log)
+}
+
+// sourceOf is where the image of a workload comes from.
+func (l *Locals) sourceOf(w *compile.Workload) (origin, error) {
+	config := ""
+	if l.keeper != nil {
+		config = l.keeper.paths.Config
+	} else if paths, err := workload.PathsOf(os.LookupEnv); err == nil {
+		config = paths.Config
+	}
+	reach, err := l.settings.Reach()
+	if err != nil {
+		return origin{}, err
+	}
+	return origin{
+		images: &image.Images{PolicyFile: filepath.Join(config, image.PolicyFile), RootsFile: filepath.Join(config, image.RootsFile), CAs: reach.CAs},
+		want:   image.Want{Mode: w.Verification, Signer: w.Signer},
+	}, nil
 }
 
 // guarded are the places that no server may have mounted.

@@ -1,14 +1,20 @@
 package registries
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/image"
 	"github.com/weir-edge/weir/edge/registry"
+	"github.com/weir-edge/weir/edge/workload"
 )
 
 // read is what reading a registry came to, for programs.
@@ -33,7 +39,11 @@ func (a *Commands) update() *cobra.Command {
 		Use:   "update",
 		Short: "Read the registry again, however new what is kept of it is",
 		Long: `Read the registry again, however new what is kept of it is. Where it cannot be read,
-what is kept stays, and the exit code is 1.`,
+what is kept stays, and the exit code is 1.
+
+Where images are verified, by rules of yours (image-policy.yaml) or by what entries say of
+their signers, the roots of trust of Sigstore are renewed, too: trusted_root.json. One that
+you made is left as it is.`,
 		Example: `  weir registry update
   weir registry update --format json`,
 		Args:              cli.NoArgs,
@@ -48,11 +58,44 @@ what is kept stays, and the exit code is 1.`,
 			if err := away(r); err != nil {
 				return err
 			}
-			return a.told(cmd, r)
+			if err := a.told(cmd, r); err != nil {
+				return err
+			}
+			return cli.Interrupted(ctx, a.renew(ctx, cmd, r))
 		},
 	}
 	cli.AddFormat(cmd, "text", "json")
 	return cmd
+}
+
+// renew renews the roots of trust by which images are verified, where some are.
+func (a *Commands) renew(ctx context.Context, cmd *cobra.Command, r *registry.Registry) error {
+	paths, err := a.Paths()
+	if err != nil {
+		return err
+	}
+	reach, err := a.Reach()
+	if err != nil {
+		return err
+	}
+	images := &image.Images{PolicyFile: filepath.Join(paths.Config, image.PolicyFile), RootsFile: filepath.Join(paths.Config, image.RootsFile), CAs: reach.CAs}
+	if !images.Wanted() && !slices.ContainsFunc(r.Entries, func(e *registry.Entry) bool {
+		return slices.ContainsFunc(e.Packages, func(p registry.Package) bool { return p.Extra.Provenance != nil })
+	}) {
+		return nil
+	}
+	got, err := images.Renew(ctx, filepath.Join(paths.Data, "roots"))
+	switch {
+	case errors.Is(err, image.ErrOwn):
+		a.note(cmd, "the roots of trust are not renewed: %v", err)
+	case err != nil:
+		return &workload.Error{Code: workload.CodeFault, Message: fmt.Sprintf("the roots of trust cannot be renewed (%v): those that are there stay", err), Next: "`weir registry update` again, when their repository answers"}
+	case got.Changed:
+		a.note(cmd, "the roots of trust are new, from %s", got.Mirror)
+	default:
+		a.note(cmd, "the roots of trust are those of %s", got.Mirror)
+	}
+	return nil
 }
 
 func (a *Commands) set() *cobra.Command {

@@ -173,6 +173,8 @@ func rowsOf(d *workload.Detail, now time.Time) (rows [][]string) {
 		add("server", d.Package)
 	}
 	add("run as", strings.Join(d.RunAs, " "))
+	add("image", d.Image)
+	add("verified", d.Verified)
 	add("URL", d.URL)
 	add("wish", string(d.Wish))
 	add("group", d.Group)

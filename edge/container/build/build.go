@@ -21,6 +21,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/container"
 	"github.com/weir-edge/weir/edge/runner"
 	"github.com/weir-edge/weir/edge/sandbox"
@@ -42,6 +43,10 @@ type Builds struct {
 	Home    string                           // of the user, for the settings of indexes; "" for none
 	Lookup  func(name string) (string, bool) // os.LookupEnv
 	Log     *slog.Logger
+
+	// Login is the user's credential for the registry of a base, as engines take it; nil for
+	// none.
+	Login func(ctx context.Context, image string) (edge.Secret, error)
 
 	mu    sync.Mutex
 	turns map[string]chan struct{} // by tag: one build at a time
@@ -444,7 +449,16 @@ func (j *job) have(ctx context.Context, name string) (*container.Base, error) {
 	if err == nil && !j.Pull || err != nil && !missing {
 		return base, err
 	}
-	failed := j.step("pull "+name, func() error { return j.engine.Pull(ctx, name, nil) })
+	failed := j.step("pull "+name, func() error {
+		login := edge.Secret("")
+		if j.Login != nil {
+			var err error
+			if login, err = j.Login(ctx, name); err != nil {
+				j.notes = append(j.notes, fmt.Sprintf("%s is pulled without a login: %v", name, err))
+			}
+		}
+		return j.engine.Pull(ctx, name, string(login), nil)
+	})
 	switch {
 	case failed != nil && missing:
 		return nil, failed

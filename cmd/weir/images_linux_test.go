@@ -1,0 +1,313 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+
+	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/edgetest/engine"
+	"github.com/weir-edge/weir/edge/edgetest/ociregistry"
+	"github.com/weir-edge/weir/edge/edgetest/signer"
+	"github.com/weir-edge/weir/edge/workload"
+)
+
+const (
+	imageSigner = "release@example.com"
+	imageIssuer = "https://login.example.com"
+)
+
+// pulled is a place whose engine gets images of a registry that lets nobody in without the
+// user's login, and that signers of the test's own sign.
+type pulled struct {
+	*place
+	engine   *engine.Engine
+	registry *ociregistry.Registry
+	signer   *signer.Authority
+	boxed    string
+}
+
+func newPulled(t *testing.T) *pulled {
+	t.Helper()
+	e := engine.Start(t)
+	p := &pulled{engine: e, registry: ociregistry.Start(t), signer: signer.New(t)}
+	var err error
+	if p.boxed, err = engine.Build(t.TempDir(), "edge/edgetest/boxed"); err != nil {
+		t.Fatal(err)
+	}
+	e.Reach(t, p.registry.Port)
+	p.place = newPlace(t)
+	p.env = append(p.env, "WEIR_ENGINE=unix://"+e.Socket)
+	p.write(".docker/config.json", p.registry.DockerConfig())
+	p.write(".config/weir/trusted_root.json", string(p.signer.Roots()))
+	return p
+}
+
+// write writes a file below the user's home.
+func (p *pulled) write(file, text string) {
+	p.t.Helper()
+	path := filepath.Join(p.dir, file)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// push puts an image there that answers which one it is.
+func (p *pulled) push(text, says string) name.Digest {
+	p.t.Helper()
+	archive, err := engine.Image(text, engine.Config{Entrypoint: []string{"/boxed"}, Cmd: []string{says}}, map[string]string{"/boxed": p.boxed}, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return p.registry.Push(text, archive)
+}
+
+func (p *pulled) identities(image string) string {
+	return fmt.Sprintf("- image: %s/%s\n  identities:\n  - issuer: %s\n    subject: %s\n", p.registry.Host, image, imageIssuer, imageSigner)
+}
+
+// Each way in which an image can be signed, or not, in each of the modes: what the command
+// says, how it ends, and whether the image runs.
+func TestImageVerification(t *testing.T) {
+	p := newPulled(t)
+	key, pem := signer.Key(t)
+	policy := "images:\n" + fmt.Sprintf("- image: %s/key\n  keys:\n  - |\n    %s\n", p.registry.Host, strings.ReplaceAll(strings.TrimSpace(pem), "\n", "\n    "))
+	login := p.registry.Login()
+	cases := []struct {
+		image    string
+		sign     func(of name.Digest)
+		before   func()
+		verified string
+		words    string
+	}{
+		{image: "key", sign: func(of name.Digest) { p.signer.Sign(of, signer.Signing{Key: key, Tagged: true}, login) }, verified: "signed by key 1 of "},
+		{image: "identity", sign: func(of name.Digest) {
+			p.signer.Sign(of, signer.Signing{Identity: imageSigner, Issuer: imageIssuer}, login)
+		}, verified: "signed by release@example.com (https://login.example.com)"},
+		{image: "stranger", sign: func(of name.Digest) {
+			p.signer.Sign(of, signer.Signing{Identity: "other@example.com", Issuer: imageIssuer}, login)
+		}, words: "it is signed by other@example.com (https://login.example.com), and not as"},
+		{image: "another", sign: func(of name.Digest) {
+			p.signer.Sign(of, signer.Signing{Identity: imageSigner, Issuer: imageIssuer, Of: "sha256:" + strings.Repeat("ab", 32)}, login)
+		}, words: "what is attached to it signs another image, sha256:abababababab"},
+		{image: "expired", sign: func(of name.Digest) {
+			p.signer.Sign(of, signer.Signing{Identity: imageSigner, Issuer: imageIssuer, Late: 30 * time.Minute}, login)
+		}, words: "its signature does not hold: its certificate was valid until "},
+		{image: "unlogged", sign: func(of name.Digest) {
+			p.signer.Sign(of, signer.Signing{Identity: imageSigner, Issuer: imageIssuer, Unlogged: true, Stamped: true}, login)
+		}, words: "its signature is in no transparency log"},
+		{image: "roots", sign: func(of name.Digest) {
+			p.signer.Sign(of, signer.Signing{Identity: imageSigner, Issuer: imageIssuer}, login)
+		}, before: func() { p.write(".config/weir/trusted_root.json", string(signer.New(t).Roots())) }, words: "its signature does not hold"},
+		{image: "away", sign: func(of name.Digest) {
+			p.signer.Sign(of, signer.Signing{Identity: imageSigner, Issuer: imageIssuer}, login)
+		}, before: p.registry.Stop, words: "its registry cannot be asked"},
+	}
+	for _, c := range cases {
+		if c.sign(p.push(c.image+":1", "is-"+c.image)); c.image != "key" {
+			policy += p.identities(c.image)
+		}
+	}
+	p.write(".config/weir/image-policy.yaml", policy)
+	for _, c := range cases {
+		// 1. Disabled: it runs, and status says that nobody looked.
+		text := p.registry.Named(c.image + ":1")
+		said := p.ask("run", text, "--name", c.image, "--image-verification", "disabled", "--permission-profile", "none")
+		if got := p.says(c.image, "args"); got != "is-"+c.image {
+			t.Errorf("%s, disabled: %s runs", c.image, got)
+		}
+		if status := p.ask("status", c.image); strings.Contains(said, "warning") || !strings.Contains(status, "not verified: --image-verification disabled") {
+			t.Errorf("%s, disabled: %s\n%s", c.image, said, status)
+		}
+		if c.before != nil {
+			c.before()
+		}
+		// 2. Warn: it runs, by digest, and what is not certain is said, and stands in the status.
+		said = p.ask("run", text, "--name", c.image, "--replace", "--permission-profile", "none")
+		status := p.ask("status", c.image)
+		if got := p.says(c.image, "args"); got != "is-"+c.image {
+			t.Errorf("%s, warn: %s runs", c.image, got)
+		}
+		if c.verified != "" && (strings.Contains(said, "warning") || !strings.Contains(status, c.verified)) || c.verified == "" && (!strings.Contains(said, "warning: image "+text+" is not verified: "+c.words) || !strings.Contains(status, c.words)) {
+			t.Errorf("%s, warn: %s\n%s", c.image, said, status)
+		}
+		if !strings.Contains(status, p.registry.Named(c.image)+"@sha256:") {
+			t.Errorf("%s, warn: the status does not name the digest: %s", c.image, status)
+		}
+		p.ask("rm", c.image)
+		// 3. Enabled: what is certain runs, and nothing else.
+		before := len(p.engine.Containers(t))
+		said, code := p.try("run", text, "--name", c.image, "--image-verification", "enabled", "--permission-profile", "none")
+		switch {
+		case c.verified != "":
+			if status := p.ask("status", c.image); code != 0 || !strings.Contains(status, c.verified) {
+				t.Errorf("%s, enabled: exit %d: %s\n%s", c.image, code, said, status)
+			}
+			p.ask("rm", c.image)
+		case code != 9 || !strings.Contains(said, "image "+text+" is not verified: "+c.words):
+			t.Errorf("%s, enabled: exit %d: %s", c.image, code, said)
+		}
+		if left := len(p.engine.Containers(t)); left > before {
+			t.Errorf("%s, enabled: %d containers", c.image, left)
+		}
+	}
+	p.hides(p.registry.Password)
+}
+
+// hides looks for a text in all that Weir has written.
+func (p *pulled) hides(secret string) {
+	p.t.Helper()
+	err := filepath.Walk(p.dir, func(path string, info os.FileInfo, err error) error {
+		if err != nil || !info.Mode().IsRegular() || strings.HasSuffix(path, ".docker/config.json") || info.Size() > 8<<20 {
+			return nil
+		}
+		if text, err := os.ReadFile(path); err == nil && strings.Contains(string(text), secret) {
+			p.t.Errorf("%s has the password of the registry", path)
+		}
+		return nil
+	})
+	if err != nil {
+		p.t.Error(err)
+	}
+}
+
+// What was verified is what runs: a workload that is kept, and whose image somebody changes at
+// the registry and in the engine, is stopped by the rule at its next start, and says so.
+func TestImageStopped(t *testing.T) {
+	p := newPulled(t)
+	p.write(".config/weir/image-policy.yaml", "images:\n"+p.identities("*"))
+	login := p.registry.Login()
+	good := p.push("tool:latest", "good")
+	p.signer.Sign(good, signer.Signing{Identity: imageSigner, Issuer: imageIssuer}, login)
+	p.ask("run", p.registry.Named("tool"), "--image-verification", "enabled", "--permission-profile", "none")
+	if got := p.says("tool", "args"); got != "good" {
+		t.Errorf("%s runs", got)
+	}
+	// 1. The tag moves to what nobody has signed: what runs is as it was, also in new processes.
+	evil := p.push("tool:latest", "evil")
+	if got := p.says("tool", "args"); got != "good" {
+		t.Errorf("%s runs", got)
+	}
+	// 2. At a start the registry is asked anew.
+	p.ask("stop", "tool")
+	said, code := p.try("start", "tool")
+	if code != 9 || !strings.Contains(said, "no signature of sha256:") {
+		t.Errorf("exit %d: %s", code, said)
+	}
+	time.Sleep(1500 * time.Millisecond) // the manager has looked at it once more
+	if s := p.status("tool"); s.Status != workload.PolicyStopped || !strings.Contains(s.StatusContext, "is not verified") {
+		t.Errorf("%+v", s)
+	}
+	if left := p.engine.Containers(t); len(left) > 0 {
+		t.Errorf("containers: %v", left)
+	}
+	// 3. Who made it signs it.
+	p.signer.Sign(evil, signer.Signing{Identity: imageSigner, Issuer: imageIssuer}, login)
+	p.ask("start", "tool")
+	if got := p.says("tool", "args"); got != "evil" {
+		t.Errorf("%s runs", got)
+	}
+	// 4. An image that is nowhere is no refusal.
+	said, code = p.try("run", p.registry.Named("nothing:1"), "--image-verification", "enabled", "--permission-profile", "none")
+	if code != 43 || !strings.Contains(said, "cannot be had") {
+		t.Errorf("exit %d: %s", code, said)
+	}
+	// 5. Nor is one without a login, which the error names.
+	p.write(".docker/config.json", "{}")
+	said, code = p.try("run", p.registry.Named("tool:1"), "--name", "anew", "--image-verification", "enabled", "--permission-profile", "none")
+	if code != 43 || !strings.Contains(said, "docker login "+p.registry.Host) {
+		t.Errorf("exit %d: %s", code, said)
+	}
+}
+
+// What the entry of a registry says of its signer holds for its image, and stands in the
+// manifest: what the registry says later changes nothing. A rule of the user's wins over it.
+func TestImageOfEntry(t *testing.T) {
+	p := newPulled(t)
+	login := p.registry.Login()
+	for _, name := range []string{"good", "bad"} {
+		who := map[string]string{"good": imageSigner, "bad": "other@example.com"}[name]
+		p.signer.Sign(p.push(name+":1", "is-"+name), signer.Signing{Identity: who, Issuer: imageIssuer}, login)
+	}
+	entry := func(name, signer string) string {
+		image := p.registry.Named(name + ":1")
+		return fmt.Sprintf(`{"name":"io.example/%s","description":"d","version":"1.0.0","packages":[{"registryType":"oci","identifier":%q,"transport":{"type":"stdio"}}],
+			"_meta":{"io.modelcontextprotocol.registry/publisher-provided":{"io.github.stacklok":{%q:{"provenance":{"signer_identity":%q,"cert_issuer":%q}}}}}}`, name, image, image, signer, imageIssuer)
+	}
+	p.write("servers/good.json", entry("good", imageSigner))
+	p.write("servers/bad.json", entry("bad", imageSigner))
+	p.ask("registry", "set", filepath.Join(p.dir, "servers"))
+
+	p.ask("run", "io.example/good", "--name", "good", "--image-verification", "enabled", "--permission-profile", "none")
+	if status := p.ask("status", "good"); p.says("good", "args") != "is-good" || !strings.Contains(status, "signed by release@example.com (https://login.example.com)") {
+		t.Error(status)
+	}
+	said, code := p.try("run", "io.example/bad", "--name", "bad", "--image-verification", "enabled", "--permission-profile", "none")
+	if code != 9 || !strings.Contains(said, "it is signed by other@example.com (https://login.example.com), and not as the entry of the registry says: the signer is to be release@example.com") {
+		t.Errorf("exit %d: %s", code, said)
+	}
+	exported := p.ask("export", "good")
+	if !strings.Contains(exported, "signer:\n        identity: release@example.com\n        issuer: https://login.example.com") {
+		t.Error(exported)
+	}
+	p.write("servers/good.json", entry("good", "somebody-else@example.com"))
+	p.ask("stop", "good")
+	p.ask("start", "good")
+
+	p.write(".config/weir/image-policy.yaml", "images:\n"+strings.ReplaceAll(p.identities("*"), imageSigner, "third@example.com"))
+	p.ask("stop", "good")
+	if said, code := p.try("start", "good"); code != 9 || !strings.Contains(said, "the signer is to be third@example.com") {
+		t.Errorf("exit %d: %s", code, said)
+	}
+}
+
+// What cosign itself signs with a key counts, in both of its forms.
+func TestImageOfCosign(t *testing.T) {
+	cosign, err := exec.LookPath("cosign")
+	edgetest.Need(t, err == nil, "cosign is not installed: go install github.com/sigstore/cosign/v2/cmd/cosign@v2.6.2")
+	p := newPulled(t)
+	dir := t.TempDir()
+	sign := func(args ...string) {
+		t.Helper()
+		cmd := exec.Command(cosign, args...)
+		cmd.Dir, cmd.Env = dir, append(slices.Clone(p.env), "COSIGN_PASSWORD=")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("cosign %q: %v: %s", args, err, out)
+		}
+	}
+	sign("generate-key-pair")
+	pem, err := os.ReadFile(filepath.Join(dir, "cosign.pub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.write(".config/weir/image-policy.yaml", fmt.Sprintf("images:\n- image: %s/*\n  requireTlog: false\n  keys:\n  - |\n    %s\n", p.registry.Host, strings.ReplaceAll(strings.TrimSpace(string(pem)), "\n", "\n    ")))
+	for name, flags := range map[string][]string{"tagged": nil, "bundle": {"--new-bundle-format"}} {
+		image := p.push(name+":1", "is-"+name)
+		run := []string{"run", p.registry.Named(name + ":1"), "--image-verification", "enabled", "--permission-profile", "none"}
+		if said, code := p.try(run...); code != 9 || !strings.Contains(said, "no signature of sha256:") {
+			t.Errorf("%s, before: exit %d: %s", name, code, said)
+		}
+		sign(append(append([]string{"sign", "--key", "cosign.key", "--tlog-upload=false", "--yes", "--allow-http-registry"}, flags...), image.String())...)
+		p.ask(run...)
+		if status := p.ask("status", name); p.says(name, "args") != "is-"+name || !strings.Contains(status, "signed by key 1 of ") {
+			t.Errorf("%s: %s", name, status)
+		}
+	}
+	// Another key.
+	sign("generate-key-pair", "--output-key-prefix", "other")
+	image := p.push("other:1", "is-other")
+	sign("sign", "--key", "other.key", "--tlog-upload=false", "--yes", "--allow-http-registry", image.String())
+	if said, code := p.try("run", p.registry.Named("other:1"), "--image-verification", "enabled", "--permission-profile", "none"); code != 9 || !strings.Contains(said, "its signature is of no key that") {
+		t.Errorf("exit %d: %s", code, said)
+	}
+}

@@ -1,0 +1,386 @@
+package image
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"github.com/weir-edge/weir/edge"
+)
+
+// Bounds of what one look at a registry takes.
+const (
+	maxRequests   = 200
+	maxTaken      = 64 << 20 // bytes of all answers
+	maxAnswer     = 8 << 20  // bytes of one
+	maxSignature  = 4 << 20  // bytes of one bundle
+	maxSignatures = 32       // that are looked at, of each kind
+	dialWithin    = 10 * time.Second
+	headWithin    = 15 * time.Second // from a request until the head of its answer
+	helperWithin  = 15 * time.Second // for a program that keeps credentials
+)
+
+// What signatures are kept as.
+const (
+	bundleType  = "application/vnd.dev.sigstore.bundle" // and a version
+	payloadType = "application/vnd.dev.cosign.simplesigning.v1+json"
+	emptyType   = "application/vnd.oci.empty.v1+json"
+)
+
+// registry is the repository of an image at its registry, as it is asked for one image.
+type registry struct {
+	repo   name.Repository
+	images *Images
+	guard  *guard
+	asked  *remote.Puller // nil before the first question
+}
+
+func (i *Images) registry(repo name.Repository) *registry {
+	return &registry{repo: repo, images: i, guard: newGuard(repo.RegistryStr(), i.CAs)}
+}
+
+func (r *registry) close() { r.guard.base.CloseIdleConnections() }
+
+// opts are the options of a question.
+func (r *registry) opts(ctx context.Context) ([]remote.Option, error) {
+	if r.asked == nil {
+		who, err := r.images.login(ctx, r.repo)
+		if err != nil {
+			return nil, err
+		}
+		r.asked, err = remote.NewPuller(
+			remote.WithContext(ctx), remote.WithAuth(who), remote.WithTransport(r.guard), remote.WithUserAgent("weir"), remote.WithJobs(1),
+			remote.WithRetryBackoff(remote.Backoff{Duration: 200 * time.Millisecond, Factor: 3, Jitter: 0.1, Steps: 3}),
+		)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return []remote.Option{remote.WithContext(ctx), remote.Reuse(r.asked)}, nil
+}
+
+// resolve asks for the digest of what a name stands for.
+func (r *registry) resolve(ctx context.Context, ref *reference) (string, error) {
+	opts, err := r.opts(ctx)
+	if err != nil {
+		return "", err
+	}
+	// The whole manifest: what a registry says of its digest may be a lie.
+	got, err := remote.Get(r.repo.Tag(ref.tag), opts...)
+	if err != nil {
+		return "", r.answer(ctx, err)
+	}
+	return got.Digest.String(), nil
+}
+
+// signatures are what is attached to an image at its registry.
+func (r *registry) signatures(ctx context.Context, digest v1.Hash) (all []*signature, err error) {
+	opts, err := r.opts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// 1. What refers to it, by the registry's own list, or under a tag where it has none.
+	list, err := remote.Referrers(r.repo.Digest(digest.String()), opts...)
+	if err != nil {
+		return nil, r.answer(ctx, err)
+	}
+	index, err := list.IndexManifest()
+	if err != nil {
+		return nil, fmt.Errorf("what refers to %s: %s", digest, brief(err))
+	}
+	looked := 0
+	for n := len(index.Manifests) - 1; n >= 0 && looked < maxSignatures; n-- { // the newest first
+		d := index.Manifests[n]
+		// Lists of clients that know no artifact types, as cosign 2 writes them where the registry
+		// has none, have that of an empty configuration.
+		if d.ArtifactType != "" && d.ArtifactType != emptyType && !strings.HasPrefix(d.ArtifactType, bundleType) {
+			continue
+		}
+		looked++
+		s, err := r.bundle(d.Digest, opts)
+		if err != nil {
+			return nil, r.answer(ctx, err)
+		}
+		if s != nil {
+			all = append(all, s)
+		}
+	}
+	// 2. What cosign keeps under a tag.
+	more, err := r.tagged(r.repo.Tag(strings.Replace(digest.String(), ":", "-", 1)+".sig"), opts)
+	if err != nil {
+		return nil, r.answer(ctx, err)
+	}
+	return append(all, more...), nil
+}
+
+// bundle fetches a bundle that refers to an image; nil for what is none.
+func (r *registry) bundle(digest v1.Hash, opts []remote.Option) (*signature, error) {
+	got, err := remote.Get(r.repo.Digest(digest.String()), opts...)
+	if err != nil {
+		return nil, err
+	}
+	m, err := v1.ParseManifest(strings.NewReader(string(got.Manifest)))
+	if err != nil || len(m.Layers) != 1 || !strings.HasPrefix(string(m.Layers[0].MediaType), bundleType) {
+		return nil, nil
+	}
+	text, err := r.blob(m.Layers[0], opts)
+	if err != nil {
+		return nil, err
+	}
+	return ofBundle(text), nil
+}
+
+// tagged fetches the signatures under a tag of cosign's; none where there is no such tag.
+func (r *registry) tagged(tag name.Tag, opts []remote.Option) (all []*signature, err error) {
+	got, err := remote.Get(tag, opts...)
+	var not *transport.Error
+	if errors.As(err, &not) && not.StatusCode == http.StatusNotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	m, err := v1.ParseManifest(strings.NewReader(string(got.Manifest)))
+	if err != nil {
+		return nil, nil
+	}
+	for n := len(m.Layers) - 1; n >= 0 && len(all) < maxSignatures; n-- {
+		if l := m.Layers[n]; string(l.MediaType) == payloadType {
+			text, err := r.blob(l, opts)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, ofTag(text, l.Annotations))
+		}
+	}
+	return all, nil
+}
+
+// blob fetches what a descriptor describes. What it reads is compared with its digest.
+func (r *registry) blob(d v1.Descriptor, opts []remote.Option) ([]byte, error) {
+	if d.Size < 0 || d.Size > maxSignature {
+		return nil, fmt.Errorf("a signature of %d bytes, and the limit is %d", d.Size, maxSignature)
+	}
+	layer, err := remote.Layer(r.repo.Digest(d.Digest.String()), opts...)
+	if err != nil {
+		return nil, err
+	}
+	body, err := layer.Compressed()
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	text, err := io.ReadAll(io.LimitReader(body, maxSignature+1))
+	if err == nil && len(text) > maxSignature {
+		err = fmt.Errorf("a signature of more than %d bytes", maxSignature)
+	}
+	return text, err
+}
+
+// answered is what a registry answered that was no yes.
+type answered struct {
+	host   string
+	status int
+}
+
+func (a *answered) Error() string {
+	switch a.status {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return a.host + " does not let you have it, or has none"
+	case http.StatusNotFound:
+		return a.host + " has none"
+	}
+	return fmt.Sprintf("%s answers %d %s", a.host, a.status, http.StatusText(a.status))
+}
+
+// busy reports whether the registry may say something else soon.
+func (a *answered) busy() bool { return a.status >= 500 || a.status == http.StatusTooManyRequests }
+
+func (a *answered) next() string {
+	if a.status == http.StatusNotFound {
+		return "correct its name"
+	}
+	return "correct its name, or log in to its registry: docker login " + a.host
+}
+
+// answer makes of an error of the library one that says what the registry did.
+func (r *registry) answer(ctx context.Context, err error) error {
+	var not *transport.Error
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.As(err, &not):
+		return &answered{host: r.repo.RegistryStr(), status: not.StatusCode}
+	}
+	return err
+}
+
+// unreachable is the error about a registry that says nothing of an image.
+func (r *registry) unreachable(image string, err error) *Error {
+	return &Error{Refused, about(image) + "its registry cannot be asked: " + brief(err), "try again when " + r.repo.RegistryStr() + " answers; a registry that wants a login has one of `docker login`"}
+}
+
+// login finds the user's credential for a repository, where the clients of container engines
+// keep it.
+func (i *Images) login(ctx context.Context, repo name.Repository) (authn.Authenticator, error) {
+	keys := i.keychain
+	if keys == nil {
+		keys = authn.DefaultKeychain
+	}
+	type found struct {
+		who authn.Authenticator
+		err error
+	}
+	answer := make(chan found, 1)
+	go func() { // ends with the program that keeps credentials, which is not ended for it
+		who, err := authn.Resolve(ctx, keys, repo)
+		answer <- found{who, err}
+	}()
+	select {
+	case f := <-answer:
+		if f.err != nil {
+			return nil, fmt.Errorf("the credential for %s cannot be read: %s", repo.RegistryStr(), brief(f.err))
+		}
+		return f.who, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-time.After(helperWithin):
+		return nil, fmt.Errorf("the credential for %s was not there within %s", repo.RegistryStr(), helperWithin)
+	}
+}
+
+// Login is the user's credential for the registry of an image, as container engines take it in
+// the header X-Registry-Auth; no value where the user has none.
+func (i *Images) Login(ctx context.Context, image string) (edge.Secret, error) {
+	ref, err := parse(image)
+	if err != nil {
+		return "", err
+	}
+	who, err := i.login(ctx, ref.repo)
+	if err != nil || who == authn.Anonymous {
+		return "", err
+	}
+	is, err := authn.Authorization(ctx, who)
+	if err != nil {
+		return "", fmt.Errorf("the credential for %s cannot be read: %s", ref.repo.RegistryStr(), brief(err))
+	}
+	host := ref.repo.RegistryStr()
+	if host == name.DefaultRegistry {
+		host = authn.DefaultAuthKey
+	}
+	text, err := json.Marshal(map[string]string{
+		"username": is.Username, "password": is.Password, "auth": is.Auth, "identitytoken": is.IdentityToken, "registrytoken": is.RegistryToken, "serveraddress": host,
+	})
+	return edge.Secret(base64.URLEncoding.EncodeToString(text)), err
+}
+
+// guard carries requests to a registry, and bounds them. What the registry leads to, by a
+// redirect or a challenge, is on the public internet; only itself may be elsewhere. Without
+// TLS only this machine is spoken with.
+type guard struct {
+	home  string // host of the registry, without a port
+	base  *http.Transport
+	calls atomic.Int64
+	taken atomic.Int64
+}
+
+func newGuard(registry string, cas []byte) *guard {
+	g := &guard{home: hostOf(registry)}
+	roots, err := edge.Roots(nil, cas)
+	g.base = &http.Transport{
+		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, ForceAttemptHTTP2: true, DisableCompression: true,
+		DisableKeepAlives: false, IdleConnTimeout: 5 * time.Second, ResponseHeaderTimeout: headWithin, TLSHandshakeTimeout: dialWithin, MaxResponseHeaderBytes: 64 << 10,
+	}
+	if err != nil {
+		g.base.TLSClientConfig.VerifyConnection = func(tls.ConnectionState) error { return err }
+	}
+	var mu sync.Mutex
+	proxies := map[string]bool{}
+	g.base.Proxy = func(r *http.Request) (*url.URL, error) {
+		u, err := http.ProxyFromEnvironment(r)
+		if u != nil {
+			mu.Lock()
+			proxies[u.Hostname()] = true
+			mu.Unlock()
+		}
+		return u, err
+	}
+	g.base.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		host := hostOf(addr)
+		mu.Lock()
+		named := host == g.home || proxies[host]
+		mu.Unlock()
+		d := net.Dialer{Timeout: dialWithin, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
+			at, err := netip.ParseAddrPort(address)
+			if err != nil {
+				return err
+			}
+			return edge.MayDial(at.Addr(), named)
+		}}
+		return d.DialContext(ctx, network, addr)
+	}
+	return g
+}
+
+func hostOf(addr string) string {
+	if host, _, err := net.SplitHostPort(addr); err == nil {
+		return host
+	}
+	return strings.Trim(addr, "[]")
+}
+
+// RoundTrip is http.RoundTripper.RoundTrip.
+func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
+	host := r.URL.Hostname()
+	at, err := netip.ParseAddr(host)
+	switch {
+	case g.calls.Add(1) > maxRequests:
+		return nil, fmt.Errorf("more than %d requests for one image", maxRequests)
+	case r.URL.Scheme != "https" && host != "localhost" && !(err == nil && at.IsLoopback()):
+		return nil, fmt.Errorf("%s is not asked without TLS", r.URL.Host)
+	case err == nil:
+		if err := edge.MayDial(at, host == g.home); err != nil {
+			return nil, err
+		}
+	}
+	answer, err := g.base.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	answer.Body = &bounded{answer.Body, g, maxAnswer}
+	return answer, nil
+}
+
+// bounded is the body of an answer.
+type bounded struct {
+	io.ReadCloser
+	guard *guard
+	left  int64
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= int64(n); b.left < 0 || b.guard.taken.Add(int64(n)) > maxTaken {
+		return 0, errors.New("the registry answers with more than an image's description and signatures can be")
+	}
+	return n, err
+}
