@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -411,6 +412,49 @@ func TestGuard(t *testing.T) {
 		t.Errorf("a private registry without TLS: %v", err)
 	}
 }
+
+// What a registry sends is bounded, whoever reads it: one answer, and all of them together.
+func TestBounded(t *testing.T) {
+	g := &guard{}
+	read := func(size int64) error {
+		n, err := io.Copy(io.Discard, &bounded{io.NopCloser(io.LimitReader(endless{}, size)), g, maxAnswer})
+		if n > maxAnswer {
+			t.Errorf("%d bytes of one answer", n)
+		}
+		return err
+	}
+	if err := read(maxAnswer); err != nil {
+		t.Error(err)
+	}
+	if err := read(maxAnswer + 1); err == nil {
+		t.Error("one answer is endless")
+	}
+	var err error
+	for n := 0; n < 8 && err == nil; n++ {
+		err = read(maxAnswer)
+	}
+	if err == nil {
+		t.Error("all answers together are endless")
+	}
+	s, _ := signed(t)
+	g = newGuard(s.host, nil)
+	defer g.base.CloseIdleConnections()
+	for n := range maxRequests + 1 {
+		r, _ := http.NewRequest(http.MethodGet, "http://"+s.host+"/v2/", nil)
+		answer, err := g.RoundTrip(r)
+		if (err != nil) != (n == maxRequests) {
+			t.Fatalf("request %d: %v", n, err)
+		}
+		if err == nil {
+			_, _ = io.Copy(io.Discard, answer.Body)
+			_ = answer.Body.Close()
+		}
+	}
+}
+
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
 // A program that keeps credentials and does not answer is not waited for.
 func TestSlowHelper(t *testing.T) {
