@@ -39,13 +39,10 @@ func attach() (*attached, error) {
 		return nil, err
 	}
 	frames, err := session.AcceptStream()
-	if err != nil {
-		return nil, err
-	}
-	return &attached{session, frames}, nil
+	return &attached{session, frames}, err
 }
 
-// send sends m, and carries what descriptors have to say from now on; the caller keeps its own.
+// send sends m, and carries what descriptors say from now on; the caller keeps its own.
 func (a *attached) send(m *link.Message, fds []int) error {
 	if m.Kind == link.Accepted { // where it was meant to go cannot be seen from outside
 		at, err := unix.Getsockname(fds[0])
@@ -79,9 +76,7 @@ func (a *attached) send(m *link.Message, fds []int) error {
 // while longer for the second one.
 func carry(f *os.File, s *yamux.Stream, in, out bool) {
 	ends := make(chan struct{}, 2)
-	n := 0
 	if in {
-		n++
 		go func() {
 			_, _ = io.Copy(f, s)
 			if raw, err := f.SyscallConn(); err == nil && out { // else it is closed below
@@ -91,7 +86,6 @@ func carry(f *os.File, s *yamux.Stream, in, out bool) {
 		}()
 	}
 	if out {
-		n++
 		go func() {
 			_, _ = io.Copy(s, f)
 			_ = s.Close()
@@ -99,7 +93,7 @@ func carry(f *os.File, s *yamux.Stream, in, out bool) {
 		}()
 	}
 	<-ends
-	if n == 2 {
+	if in && out {
 		select {
 		case <-ends:
 		case <-time.After(link.StreamClose):

@@ -18,7 +18,6 @@ import (
 	"github.com/moby/moby/api/types/mount"
 	"github.com/moby/moby/client"
 
-	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/sandbox"
 )
 
@@ -162,7 +161,12 @@ func (s *attachedStreams) Close() error { return s.Conn.Close() }
 func (s *attachedStreams) complaint() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return edge.Printable(strings.TrimSpace(string(s.wrote)))
+	return strings.Map(func(r rune) rune { // a stranger's text
+		if r < ' ' || r >= 0x7f {
+			return '?'
+		}
+		return r
+	}, strings.TrimSpace(string(s.wrote)))
 }
 
 // helperVolume is the volume with the helper, by its digest. It is filled anew by each process

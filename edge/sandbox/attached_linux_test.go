@@ -70,7 +70,7 @@ func TestAttached(t *testing.T) {
 	if exit := p.Stop(5 * time.Second); exit != (Exit{}) {
 		t.Errorf("%+v", exit)
 	}
-	if rest, err := io.ReadAll(lines); len(rest) > 0 || err != nil {
+	if rest, err := io.ReadAll(lines); string(rest) != "echo = end\n" || err != nil {
 		t.Errorf("at its end: %q, %v", rest, err)
 	}
 	// What cannot be started says why.

@@ -76,7 +76,7 @@ type held interface {
 }
 
 // end is an end of a pipe.
-type end io.ReadWriteCloser
+type end = io.ReadWriteCloser
 
 // wire is what carries frames, and what comes beside them. What it was given to judge or to
 // close is its own from then on.
