@@ -97,7 +97,7 @@ time, 45 a login is needed; for 10 to 41 see "weir doctor --help".`,
 		commands []*cobra.Command
 	}{
 		{"Serve:", []*cobra.Command{a.serveCommand(), a.initCommand(), a.validateCommand(), a.statusCommand(), a.doctorCommand(), a.settingsCommand(), a.schemaCommand(), a.authzCommand(), plugin.Command(a.shared())}},
-		{"Keep MCP servers (workloads):", []*cobra.Command{a.runCommand(), a.upCommand(), a.downCommand(), a.buildCommand(), w.List(), w.Inspect(), w.Start(), w.Restart(), w.Stop(), w.Remove(), w.Logs(), a.exportCommand(), w.Group(), w.Egress(), a.secrets().Command(), a.registries().Command(), a.registries().Search(), a.clients().Command(), a.stdioCommand()}},
+		{"Keep MCP servers (workloads):", []*cobra.Command{a.runCommand(), a.upCommand(), a.downCommand(), w.Build(), w.List(), w.Inspect(), w.Start(), w.Restart(), w.Stop(), w.Remove(), w.Logs(), a.exportCommand(), w.Group(), w.Egress(), a.secrets().Command(), a.registries().Command(), a.registries().Search(), a.clients().Command(), a.stdioCommand()}},
 		{"Talk to MCP servers:", []*cobra.Command{a.toolsCommand(), a.callCommand(), a.resourcesCommand(), a.readCommand(), a.promptsCommand(), a.promptCommand(), a.scriptCommand(), a.workflowCommand(), a.authCommand()}},
 		{"Weir itself:", []*cobra.Command{a.versionCommand(), a.completionCommand()}},
 	} {

@@ -246,7 +246,7 @@ func (a *app) keepRunning(ctx context.Context, cmd *cobra.Command, x *runFlags, 
 	if err := a.needed(ctx, made); err != nil {
 		return err
 	}
-	if err := a.buildable(ctx, made.Plan); err != nil {
+	if err := a.workloads().Buildable(ctx, made.Plan); err != nil {
 		return err
 	}
 	keep := a.byManager

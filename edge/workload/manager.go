@@ -53,13 +53,6 @@ type Remover interface {
 	Removed(name string)
 }
 
-// Forgetter is an Edge that keeps something for a workload which is of no use without it.
-type Forgetter interface {
-	// Forget removes what was kept for a workload that is gone, by its manifests, unless it
-	// is of use for another one. It says in words what it has removed.
-	Forget(ctx context.Context, manifest []byte, others [][]byte) (forgotten []string, err error)
-}
-
 // Facts are what the manifests of a workload say of it.
 type Facts struct {
 	Name      string
@@ -121,6 +114,10 @@ type KeeperOptions struct {
 	// Rotated is called when the audit logs of workloads were begun anew, since they were
 	// full; nil where nobody writes any.
 	Rotated func()
+
+	// Forget removes what was kept for a workload that is gone, by its manifests, unless it is
+	// of use for another one; nil where nothing is. It says what it has removed.
+	Forget func(ctx context.Context, manifest []byte, others [][]byte) (forgotten []string, err error)
 
 	// Unlock takes the password of the user's secrets; nil where none has to be given.
 	Unlock http.Handler

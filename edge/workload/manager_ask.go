@@ -196,8 +196,7 @@ func (k *Keeper) removed(name string) {
 // forget removes what was kept for a workload that is gone. What cannot be removed stays, and
 // harms nobody.
 func (k *Keeper) forget(ctx context.Context, name string, manifest []byte, told func(Event)) {
-	f, ok := k.Edge.(Forgetter)
-	if !ok || len(manifest) == 0 {
+	if k.Forget == nil || len(manifest) == 0 {
 		return
 	}
 	k.mu.Lock()
@@ -209,7 +208,7 @@ func (k *Keeper) forget(ctx context.Context, name string, manifest []byte, told 
 		others = append(others, w.manifest)
 		w.mu.Unlock()
 	}
-	forgotten, err := f.Forget(ctx, manifest, others)
+	forgotten, err := k.Forget(ctx, manifest, others)
 	for _, what := range forgotten {
 		told(Event{Time: time.Now(), Text: "removed " + what})
 	}

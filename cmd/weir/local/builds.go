@@ -111,7 +111,7 @@ func EngineFailure(err *container.Error) *workload.Error {
 	return &workload.Error{Code: kind[err.Kind], Message: err.What, Next: err.Next, Passing: err.Kind != container.Refused}
 }
 
-// Forget is workload.Forgetter.Forget: of images that were built.
+// Forget is workload.KeeperOptions.Forget: of images that were built.
 func (d *Doors) Forget(ctx context.Context, manifest []byte, others [][]byte) (forgotten []string, err error) {
 	of := buildOf(manifest)
 	if of == nil || slices.ContainsFunc(others, func(other []byte) bool {

@@ -1,4 +1,4 @@
-package main
+package workloads
 
 import (
 	"context"
@@ -9,17 +9,26 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/cmd/weir/local"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/container"
-	images "github.com/weir-edge/weir/edge/container/build"
+	"github.com/weir-edge/weir/edge/container/build"
 	"github.com/weir-edge/weir/edge/image"
 	"github.com/weir-edge/weir/edge/runner"
 	"github.com/weir-edge/weir/edge/workload"
+)
+
+// maxFile bounds a file that a flag names, in bytes; engineWait how long the engine may take to
+// say that it is there.
+const (
+	maxFile    = 4 << 20
+	engineWait = 10 * time.Second
 )
 
 // buildFlags are the flags of `weir build`.
@@ -30,7 +39,8 @@ type buildFlags struct {
 	pull, rebuild  bool
 }
 
-func (a *app) buildCommand() *cobra.Command {
+// Build is `weir build`.
+func (a *Commands) Build() *cobra.Command {
 	var x buildFlags
 	cmd := &cobra.Command{
 		Use:   "build [flags] npx://PACKAGE|uvx://PACKAGE|go://MODULE|go://./DIR",
@@ -60,7 +70,7 @@ failed, 43 a base cannot be had.`,
 		DisableFlagsInUseLine: true,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usagef("name one thing to build: npx://PACKAGE, uvx://PACKAGE, go://MODULE or go://./DIR")
+				return cli.Usagef("name one thing to build: npx://PACKAGE, uvx://PACKAGE, go://MODULE or go://./DIR")
 			}
 			return nil
 		},
@@ -76,71 +86,69 @@ failed, 43 a base cannot be had.`,
 	f.BoolVar(&x.pull, "pull", false, "look for newer bases, and build anew where there is one")
 	f.BoolVar(&x.rebuild, "rebuild", false, "build anew also what is there")
 	for _, name := range []string{"tag", "runtime-image", "runtime-add-package"} {
-		mustRegister(cmd, name, nil)
+		cli.MustRegister(cmd, name, nil)
 	}
-	addFormat(cmd, "text", "json")
+	cli.AddFormat(cmd, "text", "json")
 	return cmd
 }
 
 // build builds an image.
-func (a *app) build(cmd *cobra.Command, x *buildFlags, word string) error {
+func (a *Commands) build(cmd *cobra.Command, x *buildFlags, word string) error {
 	r, err := x.request(word)
 	if err != nil {
 		return err
 	}
-	paths, err := a.paths()
+	paths, err := a.Paths()
 	if err != nil {
 		return err
 	}
 	if err := local.Private(paths.State); err != nil {
 		return fmt.Errorf("state directory: %w", err)
 	}
-	ctx, stop := untilSignal(cmd)
+	ctx, stop := cli.UntilSignal(cmd)
 	defer stop()
-	log := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	m := container.NewMachine(container.Options{Cache: paths.Cache, State: paths.State, Lookup: a.lookup, Log: log})
+	log := slog.New(slog.NewTextHandler(a.Err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	m := container.NewMachine(container.Options{Cache: paths.Cache, State: paths.State, Lookup: a.Lookup, Log: log})
 	defer m.Close()
-	home, _ := a.lookup("HOME")
-	steps := a.steps(cmd)
-	watched := terminal(a.err)
-	r.Told = func(s images.Step) {
+	home, _ := a.Lookup("HOME")
+	steps := a.Steps(cmd)
+	watched := cli.Terminal(a.Err)
+	r.Told = func(s build.Step) {
 		switch {
-		case wantsJSON(cmd):
+		case cli.WantsJSON(cmd):
 		case watched && !s.Done: // with a clock behind it
 			steps.Show(edge.Clean(s.Text))
 		case !watched && s.Done:
 			steps.Show(edge.Clean(local.StepLine(s)))
 		}
 	}
-	builds := &images.Builds{Machine: m, Spool: paths.State, Home: home, Lookup: a.lookup, Log: log, Login: (&image.Images{}).Login}
+	builds := &build.Builds{Machine: m, Spool: paths.State, Home: home, Lookup: a.Lookup, Log: log, Login: (&image.Images{}).Login}
 	done, err := builds.Build(ctx, r)
 	steps.End()
 	if err != nil {
-		return interrupted(ctx, buildProblem(word, err))
+		return cli.Interrupted(ctx, buildProblem(word, err))
 	}
-	var notes []workload.Note
 	for _, text := range done.Notes {
-		notes = append(notes, workload.Note{Text: text})
+		fmt.Fprintf(a.Err, "%s %s\n", a.Paint(a.Err, cli.Dim, cmd.CommandPath()+": note:"), edge.Clean(text))
 	}
-	a.remark(cmd, notes)
 	name := done.Tag
 	if x.tag != "" {
 		name = x.tag
 	}
-	if wantsJSON(cmd) {
-		return printJSON(a.out, map[string]any{"image": name, "tag": done.Tag, "id": done.ID, "built": done.Built}, "")
+	if cli.WantsJSON(cmd) {
+		return cli.PrintJSON(a.Out, map[string]any{"image": name, "tag": done.Tag, "id": done.ID, "built": done.Built}, "")
 	}
-	_, err = fmt.Fprintln(a.out, name)
+	_, err = fmt.Fprintln(a.Out, name)
 	return err
 }
 
 // request reads the command line, and the files that it names.
-func (x *buildFlags) request(word string) (r images.Request, err error) {
+func (x *buildFlags) request(word string) (r build.Request, err error) {
 	if r.Source, err = runner.ParseSource(word); err != nil {
-		return r, usagef("%s", err)
+		return r, cli.Usagef("%s", err)
 	}
 	if r.Source == nil {
-		return r, usagef("%s is nothing to build: write npx://PACKAGE, uvx://PACKAGE, go://MODULE or go://./DIR", brief(word))
+		return r, cli.Usagef("%s is nothing to build: write npx://PACKAGE, uvx://PACKAGE, go://MODULE or go://./DIR", cli.Brief(word))
 	}
 	if r.Source.Dir != "" {
 		if r.Source.Dir, err = filepath.Abs(r.Source.Dir); err != nil {
@@ -148,39 +156,39 @@ func (x *buildFlags) request(word string) (r images.Request, err error) {
 		}
 	}
 	if err := runner.CheckBase(x.image, nil); err != nil {
-		return r, usagef("--runtime-image: %s", err)
+		return r, cli.Usagef("--runtime-image: %s", err)
 	}
 	if err := runner.CheckBase("", x.packages); err != nil {
-		return r, usagef("--runtime-add-package: %s", err)
+		return r, cli.Usagef("--runtime-add-package: %s", err)
 	}
 	if err := runner.CheckBase(x.tag, nil); err != nil {
-		return r, usagef("--tag: %s", err)
+		return r, cli.Usagef("--tag: %s", err)
 	}
 	r.RuntimeImage, r.AddPackages, r.Tag, r.Pull, r.Rebuild = x.image, x.packages, x.tag, x.pull, x.rebuild
 	if x.ca != "" {
-		if r.CA, err = readBounded(x.ca, maxConfig); err == nil {
+		if r.CA, err = readBounded(x.ca, maxFile); err == nil {
 			err = runner.CheckCA(r.CA)
 		}
 		if err == nil && len(r.CA) == 0 {
 			err = errors.New("it is empty")
 		}
 		if err != nil {
-			return r, usagef("--ca-cert: %s", err)
+			return r, cli.Usagef("--ca-cert: %s", err)
 		}
 	}
 	for _, text := range x.secrets {
 		name, file, ok := strings.Cut(text, "=")
-		if !ok || !images.IsSecretName(name) || file == "" {
-			return r, usagef("--build-secret: write NAME=FILE, such as npmrc=$HOME/.npmrc")
+		if !ok || !build.IsSecretName(name) || file == "" {
+			return r, cli.Usagef("--build-secret: write NAME=FILE, such as npmrc=$HOME/.npmrc")
 		}
 		if _, twice := r.Secrets[name]; twice {
-			return r, usagef("--build-secret: %s is given twice", brief(name))
+			return r, cli.Usagef("--build-secret: %s is given twice", cli.Brief(name))
 		}
 		if r.Secrets == nil {
 			r.Secrets = map[string][]byte{}
 		}
-		if r.Secrets[name], err = readBounded(file, maxConfig); err != nil {
-			return r, usagef("--build-secret: %s: %s", brief(name), err)
+		if r.Secrets[name], err = readBounded(file, maxFile); err != nil {
+			return r, cli.Usagef("--build-secret: %s: %s", cli.Brief(name), err)
 		}
 	}
 	return r, nil
@@ -194,18 +202,18 @@ func readBounded(path string, most int64) ([]byte, error) {
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is no file", brief(path))
+		return nil, fmt.Errorf("%s is no file", cli.Brief(path))
 	}
 	data, err := io.ReadAll(io.LimitReader(f, most))
 	if err == nil && int64(len(data)) == most {
-		err = fmt.Errorf("%s is too large", brief(path))
+		err = fmt.Errorf("%s is too large", cli.Brief(path))
 	}
 	return data, err
 }
 
 // buildProblem is the error of a build for the user.
 func buildProblem(word string, err error) error {
-	var failed *images.Error
+	var failed *build.Error
 	var engine *container.Error
 	switch {
 	case errors.As(err, &failed):
@@ -222,16 +230,16 @@ func buildProblem(word string, err error) error {
 	return err
 }
 
-// buildable refuses a server whose image is to be built where there is no container engine,
+// Buildable refuses a server whose image is to be built where there is no container engine,
 // before anything is kept of it.
-func (a *app) buildable(ctx context.Context, plan *compile.Plan) error {
+func (a *Commands) Buildable(ctx context.Context, plan *compile.Plan) error {
 	w := plan.Servers[0].Backends[0].Workload
 	if w == nil || w.Build == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, engineWait)
 	defer cancel()
-	e, err := container.Find(ctx, a.lookup)
+	e, err := container.Find(ctx, a.Lookup)
 	if err == nil {
 		e.Close()
 		return nil
