@@ -15,7 +15,7 @@ import (
 
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/edgetest/idp"
-	"github.com/weir-edge/weir/edge/workload"
+	"github.com/weir-edge/weir/edge/workload/logs"
 )
 
 // small is the path of the small server.
@@ -118,7 +118,7 @@ func TestRunFlagsAct(t *testing.T) {
 		t.Errorf("a call that is forbidden: exit code %d, %s%s", code, out, said)
 	}
 	edgetest.Until(t, "a record", func() bool {
-		text, _ := os.ReadFile(filepath.Join(h.home, "weir", "state", "workloads", "denied", workload.AuditLog))
+		text, _ := os.ReadFile(filepath.Join(h.home, "weir", "state", "workloads", "denied", logs.Audit))
 		return strings.Contains(string(text), "denied")
 	})
 	run("--name debug --debug")

@@ -3,6 +3,8 @@ package workload
 import (
 	"context"
 	"time"
+
+	"github.com/weir-edge/weir/edge/workload/logs"
 )
 
 // State is what a workload does at the moment, by the word of its manager.
@@ -75,11 +77,7 @@ type Event struct {
 }
 
 // Line is one of a workload's log.
-type Line struct {
-	Time   time.Time `json:"time"`
-	Source string    `json:"source"` // stderr, stdout, event, or edge
-	Text   string    `json:"text"`
-}
+type Line = logs.Line
 
 // Code says what kind of error it is. A command ends with its Exit.
 type Code string
@@ -143,12 +141,7 @@ type Group struct {
 }
 
 // LogOptions say which lines of a log are wanted.
-type LogOptions struct {
-	Follow bool
-	Since  time.Time // zero for all
-	Tail   int       // so many of the last lines; 0 for all
-	Proxy  bool      // the edge's own lines alone
-}
+type LogOptions = logs.Options
 
 // RemoveOptions say how a workload is removed.
 type RemoveOptions struct {

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/weir-edge/weir/edge/workload/logs"
 )
 
 // Edge serves workloads, each at a door of its own. What happens to one leaves the others
@@ -265,7 +267,7 @@ func (k *Keeper) Note(workload, text string) {
 	log := w.edge
 	w.mu.Unlock()
 	if log != nil {
-		log.add(Line{Time: time.Now(), Source: SourceEdge, Text: text})
+		log.Add(Line{Time: time.Now(), Source: logs.Edge, Text: text})
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/weir-edge/weir/edge/workload/logs"
 )
 
 // List is Manager.List.
@@ -256,5 +258,9 @@ func (k *Keeper) Logs(ctx context.Context, name string, o LogOptions, line func(
 	done, end := context.WithCancel(ctx)
 	defer end()
 	defer context.AfterFunc(k.life, end)()
-	return readLogs(filepath.Join(k.Paths.Workloads(), name), o, done.Done(), line)
+	if o.Tail < 0 || o.Tail > logs.MaxTail {
+		return &Error{Code: CodeInvalid, Field: "--tail", Message: fmt.Sprintf("%d: 0 for all lines, or up to %d", o.Tail, logs.MaxTail)}
+	}
+	logs.Read(filepath.Join(k.Paths.Workloads(), name), o, done.Done(), line)
+	return nil
 }

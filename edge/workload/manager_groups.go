@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/weir-edge/weir/edge/workload/logs"
 )
 
 // defaultGroup is the group of workloads that name none. It is there always.
@@ -209,16 +211,7 @@ func (k *Keeper) bury(f *folder, name string) error {
 }
 
 // isLog reports whether a file of a workload's directory is a log of it.
-func isLog(name string) bool {
-	for _, log := range []string{"server.log", "edge.log", AuditLog} {
-		for i := range logFiles {
-			if name == older(log, i) {
-				return true
-			}
-		}
-	}
-	return false
-}
+func isLog(name string) bool { return slices.Contains(logs.Files(), name) }
 
 // PruneLogs is Manager.PruneLogs.
 func (k *Keeper) PruneLogs(context.Context) (files int, bytes int64, err error) {

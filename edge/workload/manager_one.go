@@ -4,10 +4,11 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/weir-edge/weir/edge/workload/logs"
 )
 
 // one is a workload that a keeper keeps. What changes it takes its turn first, so that one
@@ -31,7 +32,7 @@ type one struct {
 	next     time.Time               // of the next attempt
 	refused  time.Time               // since when its credential is; zero for not
 
-	server, edge *logFile
+	server, edge *logs.File
 }
 
 func newOne(k *Keeper, name string) *one {
@@ -128,8 +129,8 @@ func (w *one) broken(err error) {
 func (w *one) openLogs() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.server = &logFile{path: filepath.Join(w.folder.path, "server.log")}
-	w.edge = &logFile{path: filepath.Join(w.folder.path, "edge.log")}
+	w.server = logs.Server(w.folder.path)
+	w.edge = logs.Own(w.folder.path)
 }
 
 // to brings the workload to a state. Each transition is a line of edge.log, and counted.
@@ -162,7 +163,7 @@ func (w *one) to(state State, reason string) {
 			text += ": " + reason
 		}
 		if log != nil {
-			log.add(Line{Time: time.Now(), Source: SourceEvent, Text: text})
+			log.Add(Line{Time: time.Now(), Source: logs.Event, Text: text})
 		}
 		w.k.mu.Lock()
 		w.k.transitions[Transition{w.name, state}]++
@@ -200,7 +201,7 @@ func (w *one) line(l Line) {
 	log := w.server
 	w.mu.Unlock()
 	if log != nil {
-		log.add(l)
+		log.Add(l)
 	}
 	if l.Source == "stderr" {
 		w.say("stderr: " + l.Text)

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/weir-edge/weir/edge/workload/logs"
 )
 
 // attempt is a start under way.
@@ -298,9 +300,9 @@ func (w *one) forget() {
 func (w *one) closeLogs() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, l := range []*logFile{w.server, w.edge} {
+	for _, l := range []*logs.File{w.server, w.edge} {
 		if l != nil {
-			l.close()
+			l.Close()
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/weir-edge/weir/edge/workload/logs"
 )
 
 // How often a workload is looked at, and when it is tried again.
@@ -42,9 +44,9 @@ const auditLooks = 60
 func (k *Keeper) rotateAudits() {
 	full := false
 	for _, w := range k.sorted() {
-		path := filepath.Join(k.Paths.Workloads(), w.name, AuditLog)
-		if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() && info.Size() > maxLog {
-			rotate(path)
+		path := filepath.Join(k.Paths.Workloads(), w.name, logs.Audit)
+		if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() && info.Size() > logs.MaxSize {
+			logs.Rotate(path)
 			full = true
 		}
 	}

@@ -36,6 +36,7 @@ import (
 	"github.com/weir-edge/weir/edge/stdio"
 	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/edge/workload"
+	"github.com/weir-edge/weir/edge/workload/logs"
 	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/wasm"
 )
@@ -290,7 +291,7 @@ func (d *Doors) Open(o workload.Opening) error {
 	for i := range plan.Servers {
 		s := &plan.Servers[i]
 		if s.Audit != nil && s.Audit.Config.LogFile == "" && d.Audits {
-			s.Audit.Config.LogFile = filepath.Join(o.Folder, workload.AuditLog)
+			s.Audit.Config.LogFile = filepath.Join(o.Folder, logs.Audit)
 		}
 		for _, b := range s.Backends {
 			if b.Workload != nil {
@@ -660,7 +661,7 @@ func (o *opened) chosen(c *image.Choice) {
 	o.mu.Unlock()
 	for _, note := range c.Notes {
 		o.Say("warning: " + note)
-		o.Lines(workload.Line{Time: time.Now(), Source: workload.SourceEvent, Text: note})
+		o.Lines(workload.Line{Time: time.Now(), Source: logs.Event, Text: note})
 	}
 }
 
@@ -683,7 +684,7 @@ func (o *opened) contained(b *container.Box) {
 func (o *opened) printed(l stdio.Line) {
 	switch l.Source {
 	case "weir":
-		l.Source = workload.SourceEvent
+		l.Source = logs.Event
 	case "stdout":
 		l.Text = strings.TrimPrefix(l.Text, "stdout: ")
 		o.mu.Lock()

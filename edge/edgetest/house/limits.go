@@ -71,23 +71,23 @@ var limits = []limit{
 	// bounds of what workflows hold and news of processes 200, registries of servers 3,000,
 	// configurations of clients 1,900, the way out of sandboxes 2,700, servers in WebAssembly
 	// 2,600, logins and tokens of their own 300, and containers 1,600.
-	{"lines of the product", total((*room).product, func(r *room) int { return r.code }), 138300, 53000},
+	{"lines of the product", total((*room).product, func(r *room) int { return r.code }), 144400, 53000},
 	// A third of them are the rows of storm.
-	{"lines of tools", total((*room).tool, func(r *room) int { return r.code }), 28500, 12500},
+	{"lines of tools", total((*room).tool, func(r *room) int { return r.code }), 30200, 12500},
 
-	{"packages of the product", total((*room).product, func(r *room) int { return min(r.code, 1) }), 80, 56},
+	{"packages of the product", total((*room).product, func(r *room) int { return min(r.code, 1) }), 83, 56},
 	// Commands are packages: those on configurations of clients ask those on workloads.
 	{"longest import chain", func(h *house) (int, string) { return len(h.chain), strings.Join(h.chain, " → ") }, 12, 9},
 	// Filters have two engines, strategies of credentials share a cache, and backends, their
 	// local servers, what starts those, what keeps workloads, what lets them out and who asks it
 	// know nothing of each other.
-	{"interfaces", total((*room).product, func(r *room) int { return len(r.faces) }), 47, 25},
+	{"interfaces", total((*room).product, func(r *room) int { return len(r.faces) }), 51, 25},
 	{"methods of all interfaces", total((*room).product, func(r *room) (n int) {
 		for _, f := range r.faces {
 			n += f.methods
 		}
 		return n
-	}), 136, 60},
+	}), 147, 60},
 	{"init functions", total((*room).product, func(r *room) int { return r.inits }), 0, 0},
 	{"mocks", total(func(*room) bool { return true }, func(r *room) int { return r.mocks }), 0, 0},
 }

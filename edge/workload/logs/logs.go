@@ -1,9 +1,10 @@
-package workload
+// Package logs keeps the logs of a workload, in its directory: what its server says, and
+// what the edge says of it. Each begins anew when it is full, and both are read as one, by time.
+package logs
 
 import (
 	"bufio"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -14,27 +15,46 @@ import (
 	"time"
 )
 
-// Bounds of the logs of a workload.
+// Bounds of a log.
 const (
-	maxLog      = 10 << 20 // bytes of one file
-	logFiles    = 3        // of one log: it, and what it was before
-	maxLogLine  = 20 << 10 // bytes
-	logStamp    = "2006-01-02T15:04:05.000000Z07:00"
+	MaxSize     = 10 << 20 // bytes of one file
+	files       = 3        // of one log: it, and what it was before
+	maxLine     = 20 << 10 // bytes
+	stamp       = "2006-01-02T15:04:05.000000Z07:00"
 	followEvery = 200 * time.Millisecond
 )
 
-// AuditLog is the name of a workload's audit log, in its directory.
-const AuditLog = "audit.log"
-
-// The sources of lines.
+// The files of a workload's logs, in its directory.
 const (
-	SourceEvent = "event"
-	SourceEdge  = "edge"
+	server = "server.log"
+	own    = "edge.log"
+	Audit  = "audit.log" // which others write
 )
 
-// logFile is a log that begins anew when it is full. It is safe for concurrent use. A line
+// The sources of lines that are none of the server's.
+const (
+	Event = "event"
+	Edge  = "edge"
+)
+
+// Line is one of a workload's log.
+type Line struct {
+	Time   time.Time `json:"time"`
+	Source string    `json:"source"` // stderr, stdout, event, or edge
+	Text   string    `json:"text"`
+}
+
+// Options say which lines of a log are wanted.
+type Options struct {
+	Follow bool
+	Since  time.Time // zero for all
+	Tail   int       // so many of the last lines, MaxTail at most; 0 for all
+	Proxy  bool      // the edge's own lines alone
+}
+
+// File is a log that begins anew when it is full. It is safe for concurrent use. A line
 // that cannot be written is lost: a workload does not stop for its log.
-type logFile struct {
+type File struct {
 	path string
 
 	mu   sync.Mutex
@@ -42,19 +62,26 @@ type logFile struct {
 	size int64
 }
 
-// add writes a line.
-func (l *logFile) add(line Line) {
+// Server and Own are the two logs in a directory: of what the server says, and of what the
+// edge does.
+func Server(dir string) *File { return &File{path: filepath.Join(dir, server)} }
+
+// Own is the second of them.
+func Own(dir string) *File { return &File{path: filepath.Join(dir, own)} }
+
+// Add writes a line.
+func (l *File) Add(line Line) {
 	text := strings.NewReplacer("\n", " ", "\r", " ").Replace(line.Text)
-	if len(text) > maxLogLine-64 {
-		text = text[:maxLogLine-64]
+	if len(text) > maxLine-64 {
+		text = text[:maxLine-64]
 	}
-	row := line.Time.UTC().Format(logStamp) + " " + line.Source + " " + text + "\n"
+	row := line.Time.UTC().Format(stamp) + " " + line.Source + " " + text + "\n"
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.file != nil && l.size+int64(len(row)) > maxLog {
+	if l.file != nil && l.size+int64(len(row)) > MaxSize {
 		l.file.Close()
 		l.file = nil
-		rotate(l.path)
+		Rotate(l.path)
 	}
 	if l.file == nil {
 		f, err := os.OpenFile(l.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|noFollow, 0o600)
@@ -72,7 +99,8 @@ func (l *logFile) add(line Line) {
 	l.size += int64(n)
 }
 
-func (l *logFile) close() {
+// Close closes the file; another line opens it again.
+func (l *File) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.file != nil {
@@ -81,9 +109,9 @@ func (l *logFile) close() {
 	}
 }
 
-// rotate makes room for a new file of a log.
-func rotate(path string) {
-	for i := logFiles - 1; i > 0; i-- {
+// Rotate makes room for a new file of a log.
+func Rotate(path string) {
+	for i := files - 1; i > 0; i-- {
 		_ = os.Rename(older(path, i-1), older(path, i))
 	}
 }
@@ -114,7 +142,7 @@ func newTail(path string, since time.Time) *tail { return &tail{path: path, sinc
 // the first of all.
 func (t *tail) open() error {
 	was := t.file
-	for i := logFiles - 1; i >= 0; i-- {
+	for i := files - 1; i >= 0; i-- {
 		f, err := os.OpenFile(older(t.path, i), os.O_RDONLY|noFollow, 0)
 		if err != nil {
 			continue
@@ -163,7 +191,7 @@ func (t *tail) peek() *Line {
 			}
 		}
 		text, err := t.lines.ReadSlice('\n')
-		if len(t.part)+len(text) <= maxLogLine {
+		if len(t.part)+len(text) <= maxLine {
 			t.part = append(t.part, text...)
 		}
 		switch {
@@ -191,14 +219,14 @@ func (t *tail) close() {
 	}
 }
 
-// parseLine reads what logFile writes.
+// parseLine reads what File writes.
 func parseLine(row string) (l Line, ok bool) {
-	stamp, rest, ok := strings.Cut(strings.TrimSuffix(row, "\n"), " ")
+	when, rest, ok := strings.Cut(strings.TrimSuffix(row, "\n"), " ")
 	if !ok {
 		return l, false
 	}
 	source, text, _ := strings.Cut(rest, " ")
-	at, err := time.Parse(logStamp, stamp)
+	at, err := time.Parse(stamp, when)
 	return Line{Time: at, Source: source, Text: text}, err == nil
 }
 
@@ -223,18 +251,16 @@ func merged(logs []*tail, wanted func(*Line) bool) *Line {
 	}
 }
 
-// maxTail is how many of the last lines of a log may be asked for.
-const maxTail = 100_000
+// MaxTail is how many of the last lines of a log may be asked for.
+const MaxTail = 100_000
 
-// readLogs tells the lines of a workload's logs. done ends it where it follows.
-func readLogs(dir string, o LogOptions, done <-chan struct{}, line func(Line)) error {
-	if o.Tail < 0 || o.Tail > maxTail {
-		return &Error{Code: CodeInvalid, Field: "--tail", Message: fmt.Sprintf("%d: 0 for all lines, or up to %d", o.Tail, maxTail)}
-	}
-	logs := []*tail{newTail(filepath.Join(dir, "edge.log"), o.Since)}
-	wanted := func(l *Line) bool { return o.Proxy || l.Source != SourceEdge }
+// Read tells the lines of the logs in a directory. done ends it where it follows, and so does
+// the end of the directory.
+func Read(dir string, o Options, done <-chan struct{}, line func(Line)) {
+	logs := []*tail{newTail(filepath.Join(dir, own), o.Since)}
+	wanted := func(l *Line) bool { return o.Proxy || l.Source != Edge }
 	if !o.Proxy {
-		logs = append(logs, newTail(filepath.Join(dir, "server.log"), o.Since))
+		logs = append(logs, newTail(filepath.Join(dir, server), o.Since))
 	}
 	defer func() {
 		for _, t := range logs {
@@ -268,15 +294,24 @@ func readLogs(dir string, o LogOptions, done <-chan struct{}, line func(Line)) e
 	for o.Follow {
 		select {
 		case <-done:
-			return nil
+			return
 		case <-time.After(followEvery):
 		}
 		for l := merged(logs, wanted); l != nil; l = merged(logs, wanted) {
 			line(*l)
 		}
 		if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
-			return nil // the workload was removed
+			return // the workload was removed
 		}
 	}
-	return nil
+}
+
+// Files are the names of all files that logs in a directory may have.
+func Files() (all []string) {
+	for _, log := range []string{server, own, Audit} {
+		for i := range files {
+			all = append(all, older(log, i))
+		}
+	}
+	return all
 }

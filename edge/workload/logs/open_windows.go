@@ -1,0 +1,3 @@
+package logs
+
+const noFollow = 0
