@@ -3,16 +3,13 @@ package main
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 
-	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/edgetest/engine"
 	"github.com/weir-edge/weir/edge/edgetest/ociregistry"
 	"github.com/weir-edge/weir/edge/edgetest/signer"
@@ -267,47 +264,6 @@ func TestImageOfEntry(t *testing.T) {
 	p.write(".config/weir/image-policy.yaml", "images:\n"+strings.ReplaceAll(p.identities("*"), imageSigner, "third@example.com"))
 	p.ask("stop", "good")
 	if said, code := p.try("start", "good"); code != 9 || !strings.Contains(said, "the signer is to be third@example.com") {
-		t.Errorf("exit %d: %s", code, said)
-	}
-}
-
-// What cosign itself signs with a key counts, in both of its forms.
-func TestImageOfCosign(t *testing.T) {
-	cosign, err := exec.LookPath("cosign")
-	edgetest.Need(t, err == nil, "cosign is not installed: go install github.com/sigstore/cosign/v2/cmd/cosign@v2.6.2")
-	p := newPulled(t)
-	dir := t.TempDir()
-	sign := func(args ...string) {
-		t.Helper()
-		cmd := exec.Command(cosign, args...)
-		cmd.Dir, cmd.Env = dir, append(slices.Clone(p.env), "COSIGN_PASSWORD=")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("cosign %q: %v: %s", args, err, out)
-		}
-	}
-	sign("generate-key-pair")
-	pem, err := os.ReadFile(filepath.Join(dir, "cosign.pub"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.write(".config/weir/image-policy.yaml", fmt.Sprintf("images:\n- image: %s/*\n  requireTlog: false\n  keys:\n  - |\n    %s\n", p.registry.Host, strings.ReplaceAll(strings.TrimSpace(string(pem)), "\n", "\n    ")))
-	for name, flags := range map[string][]string{"tagged": nil, "bundle": {"--new-bundle-format"}} {
-		image := p.push(name+":1", "is-"+name)
-		run := []string{"run", p.registry.Named(name + ":1"), "--image-verification", "enabled", "--permission-profile", "none"}
-		if said, code := p.try(run...); code != 9 || !strings.Contains(said, "no signature of sha256:") {
-			t.Errorf("%s, before: exit %d: %s", name, code, said)
-		}
-		sign(append(append([]string{"sign", "--key", "cosign.key", "--tlog-upload=false", "--yes", "--allow-http-registry"}, flags...), image.String())...)
-		p.ask(run...)
-		if status := p.ask("status", name); p.says(name, "args") != "is-"+name || !strings.Contains(status, "signed by key 1 of ") {
-			t.Errorf("%s: %s", name, status)
-		}
-	}
-	// Another key.
-	sign("generate-key-pair", "--output-key-prefix", "other")
-	image := p.push("other:1", "is-other")
-	sign("sign", "--key", "other.key", "--tlog-upload=false", "--yes", "--allow-http-registry", image.String())
-	if said, code := p.try("run", p.registry.Named("other:1"), "--image-verification", "enabled", "--permission-profile", "none"); code != 9 || !strings.Contains(said, "its signature is of no key that") {
 		t.Errorf("exit %d: %s", code, said)
 	}
 }
