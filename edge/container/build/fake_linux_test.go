@@ -308,7 +308,7 @@ func TestBuildRefused(t *testing.T) {
 		"it has no go.mod":       {Source: source(t, "go://"+t.TempDir())},
 	} {
 		if name == "has no go" {
-			e.Import(t, "docker.io/library/alpine:3.23", "/bin", map[string]engine.Part{"/tmp/": {Mode: 0o1777}})
+			alpine(t, e)
 		}
 		_, err := b.Build(t.Context(), r)
 		text := ""
