@@ -432,6 +432,26 @@ func TestAggregateLogLevel(t *testing.T) {
 	}
 }
 
+// TestAggregateOlderBackendThatRestarts: behind a server of several, lists of a backend of the
+// older transport are fetched again when its stream has ended: what it told meanwhile nobody heard.
+func TestAggregateOlderBackendThatRestarts(t *testing.T) {
+	t.Parallel()
+	older, other := edgetest.NewServer(t, edgetest.SSE), edgetest.NewServer(t, edgetest.Modern)
+	offers(older, "first")
+	offers(other, "echo")
+	e := edgetest.Start(t, group(map[string]*edgetest.Server{"older": older, "other": other}, "operational: {failureHandling: {partialFailureMode: best_effort, healthCheckInterval: 1h}}")) // else they are fetched again every 30 s
+	f := &front{Edge: e, client: e.NewClient()}
+	c := f.callerOf(t, edgetest.Modern, "")
+	has := func(name string) func() bool {
+		return func() bool { return slices.Contains(listed(t, c), name) }
+	}
+	edgetest.Until(t, "the lists", has("older_first"))
+	older.Await("GET", 1)
+	offers(older, "second") // which it tells nobody
+	older.Drop()
+	edgetest.Until(t, "the list of after the restart", has("older_second"))
+}
+
 // TestAggregateBackendThatHangs has calls of the others wait for nothing, right
 // after the start and after a reload. It runs alone: times are asserted.
 func TestAggregateBackendThatHangs(t *testing.T) {
