@@ -50,7 +50,8 @@ type Config struct {
 	Opened func(*edge.Session)
 
 	// Over is called when the process of a local server has ended that a client's session
-	// had for itself, whoever ended it; nil for nothing. It must return soon.
+	// had for itself, unless the session or the backend was closed; nil for nothing. It must
+	// return soon.
 	Over func(*edge.Session)
 
 	Health  health.Config   // Probe, Log and Breaker are the backend's own

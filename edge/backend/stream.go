@@ -52,13 +52,17 @@ func (s *session) stopHearing(out edge.Client) {
 }
 
 // listen passes on to out what belongs to no call, until ctx ends. It is an error when the one
-// stream of a server ends on which everything comes.
+// stream of a server ends on which everything comes. opened is as readOwn's, and is called for
+// that stream, too.
 func (s *session) listen(ctx context.Context, out edge.Client, opened func(resumes bool)) error {
 	s.hear(out)
 	defer s.stopHearing(out)
 	err := s.readOwn(ctx, opened)
 	if !errors.Is(err, errMute) {
 		return err
+	}
+	if s.sse && opened != nil {
+		opened(false)
 	}
 	var ended <-chan struct{}
 	if l := s.live.Load(); l != nil {

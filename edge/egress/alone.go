@@ -33,6 +33,9 @@ type peer struct {
 	conns   int // of its own; the mutex of the proxy guards it
 }
 
+// maxOfPeer is how many connections one peer may have, of those of all.
+const maxOfPeer = maxTunnels / 2
+
 // lookEvery is how often connections of what is no peer any longer are looked for.
 const lookEvery = time.Second
 
@@ -82,7 +85,7 @@ func (a *Alone) Serve(ctx context.Context, ln net.Listener) error {
 	}
 }
 
-// enter counts a connection of a peer; nil for one of who is none.
+// enter counts a connection of a peer; nil for one of who is none, or has as many as may be.
 func (a *Alone) enter(c net.Conn) *peer {
 	from, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok {
@@ -98,6 +101,10 @@ func (a *Alone) enter(c net.Conn) *peer {
 	if p == nil {
 		p = &peer{passage: a.Proxy.Open()}
 		a.peers[addr] = p
+	}
+	if p.conns >= maxOfPeer {
+		a.Proxy.refuse(&Refusal{Reason: TooMany})
+		return nil
 	}
 	p.conns++
 	return p

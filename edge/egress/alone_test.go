@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest/fake"
 )
 
 // alone serves a proxy by itself on every address of loopback.
@@ -96,11 +98,7 @@ func TestAlone(t *testing.T) {
 	}
 	eventually := func(what string, f func() bool) {
 		t.Helper()
-		for end := time.Now().Add(20 * time.Second); !f(); time.Sleep(20 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("%s: not in 20 s; the log:\n%s", what, w.log())
-			}
-		}
+		fake.Until(t, what, f)
 	}
 	answers := func(from string) func() bool {
 		return func() bool {
@@ -152,6 +150,27 @@ func TestAloneOnThisMachine(t *testing.T) {
 		if LoopbackPeers().has(netip.MustParseAddr(text), nil) {
 			t.Errorf("%s is of this machine", text)
 		}
+	}
+}
+
+// TestAloneShares: one peer does not take what there is for all.
+func TestAloneShares(t *testing.T) {
+	w := open(t, public, Options{})
+	w.host("93.184.216.34:8080", echo)
+	port, _ := w.alone(LoopbackPeers())
+	for range maxOfPeer {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+		c, err := d.Dial("tcp", net.JoinHostPort("127.0.0.1", port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+	}
+	if n, _ := askAlone(t, "127.0.0.2", port, "allowed.test:8080"); n != 0 || w.denied(TooMany) != 1 {
+		t.Errorf("one more of the peer: %d, and %d were too many", n, w.denied(TooMany))
+	}
+	if n, _ := askAlone(t, "127.0.0.3", port, "allowed.test:8080"); n != 200 {
+		t.Errorf("another peer: %d", n)
 	}
 }
 

@@ -42,6 +42,7 @@ type Config struct {
 	Log      *slog.Logger
 	Resolve  Resolver     // nil for that of this machine
 	Upstream Upstream     // nil for what HTTPS_PROXY and NO_PROXY say
+	LogAll   bool         // also what is let out is logged, once a minute for each destination
 	Tell     func(Record) // is told of every decision, and does not wait; nil for nobody
 }
 
@@ -83,12 +84,14 @@ type Proxy struct {
 	allowed atomic.Uint64
 	denied  [reasons]atomic.Uint64
 	said    told
+	out     told // of what is let out
+	logAll  bool
 }
 
 // New returns the proxy of a workload.
 func New(c Config) *Proxy {
 	p := &Proxy{
-		workload: c.Workload, rules: c.Rules, log: c.Log, resolve: c.Resolve, upstream: c.Upstream, tell: c.Tell, dials: make(chan struct{}, maxDials),
+		workload: c.Workload, rules: c.Rules, log: c.Log, resolve: c.Resolve, upstream: c.Upstream, logAll: c.LogAll, tell: c.Tell, dials: make(chan struct{}, maxDials),
 		times:     times{dialTimeout, headTimeout, firstTimeout, helloTimeout, idleTimeout, leaveTimeout},
 		connector: connectTCP, listens: edgeListens,
 	}
@@ -153,6 +156,9 @@ func (p *Proxy) refuse(e *Refusal) {
 // allow counts a connection that is let out.
 func (p *Proxy) allow(h Host, port int, d Decision) {
 	p.allowed.Add(1)
+	if p.logAll && p.log != nil && p.out.first(&Refusal{Host: h.String(), Port: port}, time.Now()) {
+		p.log.Info("let out", "workload", p.workload, "profile", p.rules.name, "host", h.String(), "port", port, "rule", d.Rule)
+	}
 	if p.tell != nil {
 		p.tell(Record{time.Now(), p.workload, p.rules.name, h.String(), port, Allowed, d.Rule, ""})
 	}

@@ -55,7 +55,8 @@ func (p *Proxy) through(ctx context.Context, proxy *url.URL, h Host, port int) (
 	if c, err = d.DialContext(ctx, "tcp", net.JoinHostPort(proxy.Hostname(), at)); err != nil {
 		return nil, errUpstreamAway
 	}
-	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+	plain := c
+	stop := context.AfterFunc(ctx, func() { _ = plain.SetDeadline(time.Unix(1, 0)) })
 	defer func() {
 		if !stop() && err == nil {
 			err = errUpstreamAway

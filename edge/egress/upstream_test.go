@@ -142,6 +142,7 @@ func TestUpstreamFails(t *testing.T) {
 		"HTTP/1.1 200 OK\r\n" + strings.Repeat("A: b\r\n", 10_000):                "answers with no HTTP",
 		"silent": "(HTTPS_PROXY)",
 		"none":   "does not answer",
+		"tls":    "does not answer", // it speaks none
 		"socks":  "is no URL of an HTTP proxy",
 		"error":  "is no URL of an HTTP proxy",
 	} {
@@ -152,6 +153,8 @@ func TestUpstreamFails(t *testing.T) {
 		switch how {
 		case "none":
 			k.at = &url.URL{Scheme: "http", Host: "127.0.0.1:1", User: k.at.User}
+		case "tls":
+			k.at = &url.URL{Scheme: "https", Host: k.at.Host, User: k.at.User}
 		case "socks":
 			k.at = &url.URL{Scheme: "socks5", Host: k.at.Host, User: k.at.User}
 		case "error":

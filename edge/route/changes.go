@@ -58,7 +58,7 @@ func (h *hub) close() {
 }
 
 // hear listens to one backend until the hub ends. Notifications are lost while its
-// stream is broken, so all its lists are fetched again after that.
+// stream is broken or cannot be opened, so all its lists are fetched again after that.
 func (h *hub) hear(b *backend.Backend, ear *edge.Session) {
 	wait := time.Second
 	var before atomic.Bool
@@ -73,6 +73,7 @@ func (h *hub) hear(b *backend.Backend, ear *edge.Session) {
 		if h.life.Err() != nil {
 			return
 		}
+		before.Store(true)
 		if err == nil || time.Since(began) > time.Minute {
 			wait = time.Second
 		}

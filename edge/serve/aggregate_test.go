@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/mcp"
 )
 
 // group is the YAML of a server before several backends, by name.
@@ -430,6 +432,59 @@ func TestAggregateLogLevel(t *testing.T) {
 			t.Errorf("the modern backend was told %s", got)
 		}
 	}
+}
+
+// TestAggregateOlderBackendThatRestarts: behind a server of several, lists of a backend of the
+// older transport are fetched again when its stream has ended: what it told meanwhile nobody heard.
+func TestAggregateOlderBackendThatRestarts(t *testing.T) {
+	t.Parallel()
+	older, other := edgetest.NewServer(t, edgetest.SSE), edgetest.NewServer(t, edgetest.Modern)
+	offers(older, "first")
+	offers(other, "echo")
+	e := edgetest.Start(t, group(map[string]*edgetest.Server{"older": older, "other": other}, "operational: {failureHandling: {partialFailureMode: best_effort, healthCheckInterval: 1h}}")) // else they are fetched again every 30 s
+	f := &front{Edge: e, client: e.NewClient()}
+	c := f.callerOf(t, edgetest.Modern, "")
+	has := func(name string) func() bool {
+		return func() bool { return slices.Contains(listed(t, c), name) }
+	}
+	edgetest.Until(t, "the lists", has("older_first"))
+	edgetest.Until(t, "a session that only listens", func() bool { return slices.ContainsFunc(older.Requests("initialize"), listensOnly) })
+	offers(older, "second") // which it tells nobody
+	older.Drop()
+	edgetest.Until(t, "the list of after the restart", has("older_second"))
+}
+
+// TestAggregateOlderBackendThatRestartsAtTheStart has it restart, with other lists, while the
+// edge introduces itself to listen.
+func TestAggregateOlderBackendThatRestartsAtTheStart(t *testing.T) {
+	t.Parallel()
+	older, other := edgetest.NewServer(t, edgetest.SSE), edgetest.NewServer(t, edgetest.Modern)
+	offers(older, "first")
+	offers(other, "echo")
+	restart := make(chan struct{})
+	var restarted atomic.Bool
+	older.Always("initialize", func(c *edgetest.Call) {
+		if listensOnly(c.Request) && !restarted.Swap(true) {
+			c.Wait(restart)
+			older.Drop()
+			c.Abort()
+		}
+		c.Result(`{"protocolVersion":"2024-11-05","capabilities":{"tools":{}},"serverInfo":{"name":"older","version":"1"}}`)
+	})
+	e := edgetest.Start(t, group(map[string]*edgetest.Server{"older": older, "other": other}, "operational: {failureHandling: {partialFailureMode: best_effort, healthCheckInterval: 1h}}"))
+	f := &front{Edge: e, client: e.NewClient()}
+	c := f.callerOf(t, edgetest.Modern, "")
+	edgetest.Until(t, "the lists", func() bool { return slices.Contains(listed(t, c), "older_first") })
+	edgetest.Until(t, "a session that only listens", restarted.Load)
+	offers(older, "second")
+	close(restart)
+	edgetest.Until(t, "the list of after the restart", func() bool { return slices.Contains(listed(t, c), "older_second") })
+}
+
+// listensOnly reports whether an introduction to a server of the older transport is of the
+// session on which the edge listens: the others say the version of that transport.
+func listensOnly(r *edgetest.Request) bool {
+	return strings.Contains(string(r.Body), mcp.V2511)
 }
 
 // TestAggregateBackendThatHangs has calls of the others wait for nothing, right

@@ -265,13 +265,17 @@ func (ss *Sessions) EndStreams() {
 	work.Wait()
 }
 
-// closeAfterCalls is Close that waits, for goodbye at most, until no call is under way whose
-// answer goes to the stream.
+// closeAfterCalls is Close that waits until no call is under way whose answer goes to the
+// stream: those of other backends go on, and each has an end.
 func (o *Stream) closeAfterCalls() {
-	tick := time.NewTicker(goodbye / 100)
+	tick := time.NewTicker(goodbye / 20)
 	defer tick.Stop()
-	for began := time.Now(); o.serves() && time.Since(began) < goodbye; {
-		<-tick.C
+	for o.serves() {
+		select {
+		case <-tick.C:
+		case <-o.done:
+			return
+		}
 	}
 	o.Close()
 }
@@ -394,7 +398,9 @@ func (s *Session) Open(o *Stream) {
 func (s *Session) opened(o *Stream) []*mcp.Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over || s.lost.Load() || s.handed.Load() { // its client finds the session, and what hears for it, at the other process
+	// Its client begins another session, or finds this one, and what hears for it, at the
+	// other process.
+	if s.over || s.lost.Load() || s.handed.Load() {
 		go o.Close() // it locks the stream, which may be closing and waiting for this session
 		return nil
 	}

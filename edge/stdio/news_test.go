@@ -111,6 +111,38 @@ func TestNewsAfterAKill(t *testing.T) {
 	})
 }
 
+// TestNewsOverAReload: who listens while a reload puts another server in place of one goes on
+// listening, and hears that one: the session is not lost with what the edge itself has ended.
+func TestNewsOverAReload(t *testing.T) {
+	t.Parallel()
+	for _, server := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
+		t.Run(server.String(), func(t *testing.T) {
+			t.Parallel()
+			b := start(t, server.String(), nil)
+			c := b.NewClient().As(edgetest.Legacy, "")
+			first := text(t, c.CallTool("1", "pid", "{}"))
+			news := c.Session.Listen()
+			if err := b.Serve.Reload(plannedAs(t, "apiVersion: weir.dev/v1beta1\nkind: MCPServer\nmetadata: {name: back}\nspec: {image: \"exec:///unused\", transport: stdio, args: [again]}\n")); err != nil {
+				t.Fatal(err)
+			}
+			await(t, "the first process has ended", func() bool { return !alive(first) })
+			if again := text(t, c.CallTool("2", "pid", "{}")); again == first {
+				t.Fatal("the process is the one before the reload")
+			}
+			const changed = "notifications/tools/list_changed"
+			c.CallTool("3", "notify", `{"method":"`+changed+`"}`).Result()
+			for m := news.NextMessage(); m.Method != changed; m = news.NextMessage() {
+				if m.Method == "" {
+					t.Fatalf("it heard %s", m.Params)
+				}
+			}
+			if r := c.Session.TryListen(); r.Status != 200 {
+				t.Errorf("the session cannot be listened to: %d %s", r.Status, r.Body)
+			}
+		})
+	}
+}
+
 // several is a server of two backends that the edge starts.
 const several = `apiVersion: weir.dev/v1beta1
 kind: MCPServer

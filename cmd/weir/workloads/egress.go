@@ -36,8 +36,8 @@ The rules are those of its permission profile, and of --egress-port and
 With --profile and --listen it is that proxy by itself, for programs that Weir does not
 start: it answers CONNECT and requests of plain HTTP, by the rules of the profile, until a
 signal ends it. It answers the addresses in the file of --peers, one or a CIDR on each line,
-which is read again when it changes, and without it programs of this machine alone. Each
-that it lets out, and each that it does not, is a line on stderr.`,
+which is read again when it changes, and without it programs of this machine alone. Where it
+lets out to, and where not, is a line on stderr, once a minute for each destination.`,
 		Example: `  weir egress test files api.example.com:443
   weir egress test --permission-profile profile.json api.example.com:443
   weir egress --profile profile.json --listen 127.0.0.1:3128
@@ -92,11 +92,7 @@ func (a *Commands) letOut(cmd *cobra.Command, o aloneFlags) error {
 	}
 	log := slog.New(slog.NewTextHandler(a.Err, nil))
 	log.Info("letting out", "address", ln.Addr().String(), "profile", rules.Name(), "peers", cmp.Or(o.peers, "this machine"))
-	proxy := egress.New(egress.Config{Workload: "egress", Rules: rules, Log: log, Tell: func(r egress.Record) {
-		if r.Reason == egress.Allowed {
-			log.Info("let out", "host", r.Host, "port", r.Port, "rule", r.Rule)
-		}
-	}})
+	proxy := egress.New(egress.Config{Workload: "egress", Rules: rules, Log: log, LogAll: true})
 	return (&egress.Alone{Proxy: proxy, Peers: peers, Log: log}).Serve(ctx, ln)
 }
 

@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -9,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -18,9 +19,6 @@ import (
 // TestEgressAlone: "weir egress --listen" lets out by a profile, says what it did, and ends in
 // order.
 func TestEgressAlone(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("no program is sent a signal here")
-	}
 	t.Parallel()
 	cmd := exec.CommandContext(t.Context(), "weir", "egress", "--profile", "none", "--listen", "127.0.0.1:0")
 	stderr, err := cmd.StderrPipe()
