@@ -18,7 +18,7 @@ import (
 
 // Bounds of published ports.
 const (
-	maxPublished   = 64 // connections of one workload at a time; more wait
+	maxPublished   = 64 // connections of one workload at a time; more are closed
 	publishDial    = 10 * time.Second
 	publishedClose = 10 * time.Second // for the other direction, when one has ended
 )
