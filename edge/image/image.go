@@ -313,12 +313,14 @@ func parse(text string) (*reference, error) {
 // moving reports whether the name means what the registry has at the time.
 func (r *reference) moving() bool { return r.digest == "" && r.tag == name.DefaultTag }
 
-// full is the name of the repository with its registry, as rules have it.
+// full is the name of the repository with its registry, as rules have it: in small letters,
+// and without the port that is meant anyway, so that no rule is passed by with another spelling.
 func (r *reference) full() string {
-	if rest, is := strings.CutPrefix(r.repo.Name(), name.DefaultRegistry+"/"); is {
-		return "docker.io/" + rest
+	host := strings.TrimSuffix(strings.ToLower(r.repo.RegistryStr()), ":443")
+	if host == name.DefaultRegistry {
+		host = "docker.io"
 	}
-	return r.repo.Name()
+	return host + "/" + r.repo.RepositoryStr()
 }
 
 // digests are those by which this repository knows what an engine has.

@@ -204,6 +204,9 @@ func pattern(text string, image bool) (*regexp.Regexp, error) {
 	if text == "" || len(text) > maxPattern {
 		return nil, fmt.Errorf("write one, of at most %d characters", maxPattern)
 	}
+	if image { // as reference.full has names
+		text = strings.Replace(strings.ToLower(text), ":443/", "/", 1)
+	}
 	var b strings.Builder
 	for len(text) > 0 {
 		switch {

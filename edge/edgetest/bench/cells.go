@@ -40,6 +40,7 @@ func (b *bench) run(ctx context.Context) {
 		{"credentials", b.runKept},
 		{"signin", b.runSignIns},
 		{"stdio", b.runStdio},
+		{"containers", b.runContainers},
 		{"build", b.runBuild},
 	} {
 		if c.name == "cells" || slices.ContainsFunc(strings.Fields(c.name), b.wants) {

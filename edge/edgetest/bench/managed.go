@@ -36,6 +36,7 @@ const (
 // managed is a place of its own in which workloads are kept.
 type managed struct {
 	weir, home string
+	env        []string     // besides
 	at         *kit.Process // nil for a manager in the background
 }
 
@@ -46,14 +47,14 @@ func (b *bench) newManaged() *managed {
 
 // up starts a manager, which ends with the case.
 func (m *managed) up(b *bench, flags ...string) {
-	m.at = kit.Must(kit.Start("manager", exec.Command(m.weir, append([]string{"up", "--log-level", "error"}, flags...)...), nil, append(environment(b.procs), "WEIR_HOME="+m.home)...))
+	m.at = kit.Must(kit.Start("manager", exec.Command(m.weir, append([]string{"up", "--log-level", "error"}, flags...)...), nil, append(append(environment(b.procs), "WEIR_HOME="+m.home), m.env...)...))
 	b.started = append(b.started, m.at)
 }
 
 // try runs a command, and returns what it has printed.
 func (m *managed) try(args ...string) (string, error) {
 	cmd := exec.Command(m.weir, args...)
-	cmd.Env = append(os.Environ(), "WEIR_HOME="+m.home)
+	cmd.Env = append(append(os.Environ(), "WEIR_HOME="+m.home), m.env...)
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	out, err := cmd.Output()

@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -345,14 +346,30 @@ type Config struct {
 // Load loads an image FROM scratch: programs of this machine by their paths inside, and texts.
 func (e *Engine) Load(t testing.TB, name string, c Config, programs, texts map[string]string) {
 	t.Helper()
-	archive, err := Image(name, c, programs, texts)
-	if err != nil {
+	if err := e.TryLoad(name, c, programs, texts); err != nil {
 		t.Fatal(err)
 	}
-	text, err := e.ask("POST", "/images/load?quiet=1", bytes.NewReader(archive))
-	if err != nil || bytes.Contains(text, []byte(`"error"`)) {
-		t.Fatalf("load %s: %v: %s", name, err, text)
+}
+
+// TryLoad is as Load.
+func (e *Engine) TryLoad(name string, c Config, programs, texts map[string]string) error {
+	archive, err := Image(name, c, programs, texts)
+	if err != nil {
+		return err
 	}
+	text, err := e.ask("POST", "/images/load?quiet=1", bytes.NewReader(archive))
+	if err == nil && bytes.Contains(text, []byte(`"error"`)) {
+		err = errors.New(string(text))
+	}
+	if err != nil {
+		return fmt.Errorf("load %s: %w", name, err)
+	}
+	return nil
+}
+
+// TryPost makes a request with a body of JSON.
+func (e *Engine) TryPost(path, body string) ([]byte, error) {
+	return e.send("POST", path, "application/json", strings.NewReader(body))
 }
 
 // Image makes an archive of an image as Load loads it.

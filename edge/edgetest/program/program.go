@@ -43,7 +43,7 @@ func Build(ctx context.Context, dir string) (string, error) {
 }
 
 // MaxSize is how many bytes the program of a release may have, on linux/amd64.
-const MaxSize = 52 << 20
+const MaxSize = 53 << 20
 
 // Tags are those that every build of the project has: see the Makefile.
 const Tags = "grpcnotrace"

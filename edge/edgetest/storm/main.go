@@ -96,6 +96,7 @@ func rows() []row {
 		{"G30", "crosstalk", "two tenants with equal ids and tokens, and random cancels", runCrosstalk},
 		{"G31", "vanish", "clients that leave in the middle of a call", runVanish},
 		{"G32", "processes", "servers on standard streams are killed, starved, stopped and kept at work, and the edge that keeps them is killed", runProcesses},
+		{"G32", "containers", "the same of servers in containers, whose containers are removed and whose engine is killed, too", runContainers},
 		{"V31", "manager", "the manager of twenty workloads is killed with calls under way, again and again", runManager},
 		{"G38", "kill9", "kill -9 under load, again and again", runKill},
 		{"Z01", "announced", "large bodies that are announced and do not come, or come slowly", runAnnounced},

@@ -55,7 +55,17 @@ func runProcesses(ctx context.Context, s *storm) {
 	s.stopped(ctx, l)
 	s.atWork(l)
 
-	// The edge itself.
+	l = s.edgeKilled(ctx, l, start, times)
+
+	// The end.
+	zombies := zombiesBelow(l.PID())
+	l.Stop()
+	left := kit.WaitFor(ctx, 5*time.Second, func() bool { return len(l.processes()) == 0 })
+	s.bar(left && zombies == 0, "0", "%d processes left over, %d zombies below the edge", len(l.processes()), zombies)
+}
+
+// edgeKilled kills the edge that keeps servers, again and again, and returns the last one.
+func (s *storm) edgeKilled(ctx context.Context, l *local, start func() *local, times int) *local {
 	var back []time.Duration
 	orphans := 0
 	for range times {
@@ -72,12 +82,7 @@ func runProcesses(ctx context.Context, s *storm) {
 	}
 	s.bar(kit.Percentile(back, 1000) <= 10*time.Second, "10 s", "%d times the edge was killed: the first call of a new one is answered after %.1f s at most", times, kit.Percentile(back, 1000).Seconds())
 	s.bar(orphans == 0, "0", "%d times something of its processes was left after 5 s", orphans)
-
-	// The end.
-	zombies := zombiesBelow(l.PID())
-	l.Stop()
-	left := kit.WaitFor(ctx, 5*time.Second, func() bool { return len(l.processes()) == 0 })
-	s.bar(left && zombies == 0, "0", "%d processes left over, %d zombies below the edge", len(l.processes()), zombies)
+	return l
 }
 
 // killed kills the process of a session, and then a pool's.
