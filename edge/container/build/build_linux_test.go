@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge/container"
+	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/edgetest/engine"
 	"github.com/weir-edge/weir/edge/edgetest/need"
 	"github.com/weir-edge/weir/edge/runner"
@@ -94,9 +95,8 @@ func built(t *testing.T, b *Builds, r Request) *Result {
 // nothingLeft holds that of builds nothing is left but their images.
 func nothingLeft(t *testing.T, e *engine.Engine, b *Builds) {
 	t.Helper()
-	if left := e.Containers(t); len(left) > 0 {
-		t.Errorf("containers: %v", left)
-	}
+	// One in which a server has run goes a moment after it is closed.
+	edgetest.Until(t, "no container", func() bool { return len(e.Containers(t)) == 0 })
 	if left, _ := os.ReadDir(b.Spool); len(left) > 0 {
 		t.Errorf("left of the builds: %v", left)
 	}
