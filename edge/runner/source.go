@@ -205,3 +205,24 @@ func CheckBase(image string, packages []string) error {
 	}
 	return nil
 }
+
+// PlainName makes of any text a name of small letters, digits and -, of 63 characters at most:
+// a workload or a part of an image's name may be called so.
+func PlainName(text string) string {
+	var b strings.Builder
+	for _, c := range strings.ToLower(text) {
+		switch {
+		case c >= 'a' && c <= 'z' || c >= '0' && c <= '9':
+			b.WriteRune(c)
+		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
+			b.WriteByte('-')
+		}
+		if b.Len() == 63 {
+			break
+		}
+	}
+	if name := strings.Trim(b.String(), "-"); name != "" {
+		return name
+	}
+	return "server"
+}

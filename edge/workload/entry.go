@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weir-edge/weir/edge/runner"
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
@@ -22,7 +23,7 @@ func (o *Options) server() (s Server, err error) {
 	default:
 		s, err = readCommand(slices.Concat(e.Command, o.Args), o.Look)
 	}
-	s.Name = cleaned(e.Name)
+	s.Name = runner.PlainName(e.Name)
 	return s, err
 }
 
@@ -58,7 +59,7 @@ func (d *draft) readEntry() error {
 			d.forward = &v1beta1.HeaderForward{}
 		}
 		if h.Secret {
-			ref := d.keep("header-"+strings.ToLower(cleaned(h.Name)), h.Value)
+			ref := d.keep("header-"+strings.ToLower(runner.PlainName(h.Name)), h.Value)
 			d.forward.AddHeadersFromSecret = append(d.forward.AddHeadersFromSecret, v1beta1.SecretHeader{HeaderName: h.Name, ValueSecretRef: *ref})
 			continue
 		}

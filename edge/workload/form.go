@@ -87,7 +87,7 @@ func readImage(word string, args []string, look func(string) (string, error), ha
 	if !isImage(word) {
 		return Server{}, &Error{Code: CodeInvalid, Message: edge.Brief(word) + " is no image", Next: "write NAME, NAME:TAG or NAME@DIGEST, or a command after --"}
 	}
-	s := Server{Image: word, Args: slices.Clone(args), Name: cleaned(imageName(word))}
+	s := Server{Image: word, Args: slices.Clone(args), Name: runner.PlainName(imageName(word))}
 	if slices.Contains(runners, word) { // which a manifest would take for a program
 		return Server{}, &Error{Code: CodeInvalid, Message: word + " is a package runner of this machine", Next: localForm("", word, args)}
 	}
@@ -172,7 +172,7 @@ func readModuleURL(word string, args []string) (Server, error) {
 
 // moduleName is the name that the file of a module gives a workload.
 func moduleName(file string) string {
-	return cleaned(strings.TrimSuffix(path.Base(filepath.ToSlash(file)), ".wasm"))
+	return runner.PlainName(strings.TrimSuffix(path.Base(filepath.ToSlash(file)), ".wasm"))
 }
 
 // readSource reads what an image is built of. A directory is written with its absolute path.
@@ -197,7 +197,7 @@ func readSource(word string, args []string) (Server, error) {
 			return Server{}, &Error{Code: CodeInvalid, Message: edge.Brief(word) + ": " + cause(err).Error(), Next: "name the directory of a Go module: go://./DIR"}
 		}
 	}
-	return Server{Image: source.String(), Args: slices.Clone(args), Name: cleaned(source.Name())}, nil
+	return Server{Image: source.String(), Args: slices.Clone(args), Name: runner.PlainName(source.Name())}, nil
 }
 
 // isBuilt reports whether spec.image is what an image is built of.
@@ -239,7 +239,7 @@ func readURL(text string, args []string) (Server, error) {
 	if _, err := strconv.Atoi(labels[len(labels)-1]); err == nil || strings.Contains(u.Hostname(), ":") {
 		name = u.Hostname() // an address
 	}
-	return Server{URL: text, Name: cleaned(name)}, nil
+	return Server{URL: text, Name: runner.PlainName(name)}, nil
 }
 
 // readCommand reads a command of this machine.
@@ -282,21 +282,21 @@ func commandName(words []string) string {
 	program := strings.TrimSuffix(filepath.Base(words[0]), ".exe")
 	valued, ok := hosts[program]
 	if !ok {
-		return cleaned(program)
+		return runner.PlainName(program)
 	}
 	for i := 1; i < len(words); i++ {
 		switch word := words[i]; {
 		case slices.Contains(valued, word):
 			i++
 		case word == "-m" && i+1 < len(words): // a module of Python
-			return cleaned(words[i+1])
+			return runner.PlainName(words[i+1])
 		case word == "run" && (program == "pipx" || program == "deno" || program == "bun" || program == "go"):
 		case strings.HasPrefix(word, "-") || word == "":
 		default:
-			return cleaned(packageName(word))
+			return runner.PlainName(packageName(word))
 		}
 	}
-	return cleaned(program)
+	return runner.PlainName(program)
 }
 
 // packageName is the last part of a package or a path, without its version.
@@ -318,26 +318,6 @@ var namePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 // IsName reports whether a text may be the name of a workload: small letters, digits and -,
 // at most 63 of them.
 func IsName(text string) bool { return namePattern.MatchString(text) }
-
-// cleaned makes a name of any text.
-func cleaned(text string) string {
-	var b strings.Builder
-	for _, c := range strings.ToLower(text) {
-		switch {
-		case c >= 'a' && c <= 'z' || c >= '0' && c <= '9':
-			b.WriteRune(c)
-		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
-			b.WriteByte('-')
-		}
-		if b.Len() == 63 {
-			break
-		}
-	}
-	if name := strings.Trim(b.String(), "-"); name != "" {
-		return name
-	}
-	return "server"
-}
 
 // numbered is the nth workload of a name: NAME, NAME-2, NAME-3.
 func numbered(name string, n int) string {

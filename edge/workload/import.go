@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/runner"
 	"github.com/weir-edge/weir/edge/source"
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
@@ -150,7 +151,7 @@ func (i *importer) servers() error {
 		if i.name == "" {
 			return i.bad("name", "required")
 		}
-		i.name = cleaned(i.name)
+		i.name = runner.PlainName(i.name)
 		i.say("name: %q is called %s here", edge.Brief(c.Name), i.name)
 	}
 	switch {

@@ -17,7 +17,6 @@ import (
 	"log/slog"
 	"regexp"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -49,7 +48,7 @@ type Builds struct {
 	Login func(ctx context.Context, image string) (edge.Secret, error)
 
 	mu    sync.Mutex
-	turns map[string]chan struct{} // by tag: one build at a time
+	turns map[string]*turn // by tag: one build at a time
 }
 
 // Request says what is to be built.
@@ -203,22 +202,40 @@ func (b *Builds) Build(ctx context.Context, r Request) (*Result, error) {
 	return done, err
 }
 
+// turn is what the builds of one tag wait for.
+type turn struct {
+	free chan struct{} // has one while a build is under way
+	of   int           // builds that have it or wait for it
+}
+
 // turn waits until nobody else builds a tag.
 func (b *Builds) turn(ctx context.Context, tag string) (free func(), err error) {
 	b.mu.Lock()
 	if b.turns == nil {
-		b.turns = map[string]chan struct{}{}
+		b.turns = map[string]*turn{}
 	}
-	turn := b.turns[tag]
-	if turn == nil {
-		turn = make(chan struct{}, 1)
-		b.turns[tag] = turn
+	t := b.turns[tag]
+	if t == nil {
+		t = &turn{free: make(chan struct{}, 1)}
+		b.turns[tag] = t
 	}
+	t.of++
 	b.mu.Unlock()
+	leave := func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if t.of--; t.of == 0 {
+			delete(b.turns, tag)
+		}
+	}
 	select {
-	case turn <- struct{}{}:
-		return func() { <-turn }, nil
+	case t.free <- struct{}{}:
+		return func() {
+			<-t.free
+			leave()
+		}, nil
 	case <-ctx.Done():
+		leave()
 		return nil, context.Cause(ctx)
 	}
 }
@@ -271,33 +288,13 @@ func (j *job) tag() string {
 		panic(err) // it is text
 	}
 	sum := sha256.Sum256(text)
-	return "weir/" + j.Source.Scheme + "-" + plainName(j.Source.Name()) + ":" + hex.EncodeToString(sum[:8])
+	return "weir/" + j.Source.Scheme + "-" + runner.PlainName(j.Source.Name()) + ":" + hex.EncodeToString(sum[:8])
 }
 
 // SourceKey is what images that are built of a source are known by (container.LabelSource).
 func SourceKey(s *runner.Source) string {
 	sum := sha256.Sum256([]byte(s.String()))
 	return hex.EncodeToString(sum[:16])
-}
-
-// plainName is a text as a part of an image's name may be.
-func plainName(text string) string {
-	var b strings.Builder
-	for _, c := range strings.ToLower(text) {
-		switch {
-		case c >= 'a' && c <= 'z' || c >= '0' && c <= '9':
-			b.WriteRune(c)
-		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
-			b.WriteByte('-')
-		}
-		if b.Len() == 64 {
-			break
-		}
-	}
-	if name := strings.Trim(b.String(), "-"); name != "" {
-		return name
-	}
-	return "server"
 }
 
 // bases are the images that it is built in and runs in, as they are named.
@@ -398,7 +395,7 @@ func (j *job) make(ctx context.Context, tag string, there *container.Base) error
 	}
 	// 2. A builder, with what the build has.
 	err = j.step("open a container of "+names[0], func() error {
-		if j.builder, err = j.Machine.Builder(ctx, j.engine, container.BuilderConfig{Name: plainName(j.Source.Name()), Image: ids[0], Secrets: len(j.Secrets) > 0}, helper); err != nil {
+		if j.builder, err = j.Machine.Builder(ctx, j.engine, container.BuilderConfig{Name: runner.PlainName(j.Source.Name()), Image: ids[0], Secrets: len(j.Secrets) > 0}, helper); err != nil {
 			return err
 		}
 		return j.equip(ctx, j.builder)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/weir-edge/weir/edge/container"
+	"github.com/weir-edge/weir/edge/runner"
 )
 
 // manager installs packages of a system.
@@ -26,7 +27,7 @@ var managers = []manager{
 // prepared is a base with the packages of the system that were asked for, by its own package
 // manager, as an image without a name.
 func (j *job) prepared(ctx context.Context, name string, base *container.Base, helper []byte) (id string, err error) {
-	in, err := j.Machine.Builder(ctx, j.engine, container.BuilderConfig{Name: plainName(j.Source.Name()), Image: base.ID, Root: true}, helper)
+	in, err := j.Machine.Builder(ctx, j.engine, container.BuilderConfig{Name: runner.PlainName(j.Source.Name()), Image: base.ID, Root: true}, helper)
 	if err != nil {
 		return "", err
 	}

@@ -192,11 +192,11 @@ func buildGo(ctx context.Context, j *job, base *container.Base) error {
 	}); err != nil {
 		return err
 	}
-	return j.run(ctx, "go build", container.Command{Args: []string{tool, "build", "-o", appDir + "/bin/" + plainName(j.Source.Name()), "."}, Env: env, Dir: sourceDir})
+	return j.run(ctx, "go build", container.Command{Args: []string{tool, "build", "-o", appDir + "/bin/" + runner.PlainName(j.Source.Name()), "."}, Env: env, Dir: sourceDir})
 }
 
 func enterGo(_ context.Context, j *job) ([]string, error) {
-	return j.app.programOf("app/bin", plainName(j.Source.Name()))
+	return j.app.programOf("app/bin", runner.PlainName(j.Source.Name()))
 }
 
 // programOf finds the program in a directory: the one of a name, or the only one.
