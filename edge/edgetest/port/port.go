@@ -12,11 +12,12 @@ import (
 )
 
 // The ports that are tried lie below those that systems hand out for
-// connections of their own (32768 and up on Linux, 49152 and up elsewhere), so
-// that no connection takes one between Free and its use.
+// connections of their own (32768 and up on Linux, 49152 and up elsewhere) and
+// below those that the manager of workloads chooses from (20000 to 29999), so
+// that neither takes one between Free and its use.
 const (
-	lowest  = 15000
-	highest = 32000
+	lowest  = 10000
+	highest = 20000
 	tries   = 100
 )
 
