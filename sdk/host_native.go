@@ -182,28 +182,12 @@ func hostFetch(record, out []byte) int64 {
 	if native.Fetch == nil {
 		return abi.ErrDenied
 	}
-	q := Outbound{Method: "GET"}
-	r := reader{b: record}
-	for r.next() {
-		switch r.field {
-		case abi.FetchMethod:
-			q.Method = string(r.data())
-		case abi.FetchURL:
-			q.URL = string(r.data())
-		case abi.FetchHeader:
-			q.Headers = append(q.Headers, [2]string{string(first(r.data(), abi.HeaderName)), string(first(r.data(), abi.HeaderValue))})
-		case abi.FetchBody:
-			q.Body = string(r.data())
-		case abi.FetchTimeout:
-			q.Millis = r.number
-		}
+	q, _ := abi.ReadHTTPRequest(record)
+	if q.Method == "" {
+		q.Method = "GET"
 	}
 	in, err := native.Fetch(q)
-	answer := abi.AppendUint(nil, abi.FetchedStatus, uint64(in.Status))
-	for _, h := range in.Headers {
-		answer = abi.AppendBytes(answer, abi.FetchedHeader, line(h[0], h[1]))
-	}
-	return outside(abi.AppendBytes(answer, abi.FetchedBody, in.Body), err, out)
+	return outside(in.Append(nil), err, out)
 }
 
 func hostTool(record, out []byte) int64 {

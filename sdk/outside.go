@@ -3,65 +3,17 @@ package weir
 import "github.com/weir-edge/weir/sdk/abi"
 
 // Outbound is an HTTP request to another party.
-type Outbound struct {
-	Method  string // GET when empty
-	URL     string
-	Headers [][2]string // names and values
-	Body    string
-	Millis  uint64 // that it may take; 0 for the host's limit
-}
+type Outbound = abi.HTTPRequest
 
 // Inbound is the answer to one.
-type Inbound struct {
-	Status  int
-	Headers [][2]string // names, in small letters, and values
-	Body    []byte
-}
-
-// Header returns the first value of a header; the name is in small letters.
-func (in *Inbound) Header(name string) string {
-	for _, h := range in.Headers {
-		if h[0] == name {
-			return h[1]
-		}
-	}
-	return ""
-}
+type Inbound = abi.HTTPAnswer
 
 // Fetch sends a request to a host that the operator granted, and waits for the
 // answer. An answer of any status is no error; redirects are not followed. It
 // needs the grant http, and a function that is registered with Blocking.
 func Fetch(q Outbound) (Inbound, error) {
-	var record []byte
-	if q.Method != "" {
-		record = abi.AppendString(record, abi.FetchMethod, q.Method)
-	}
-	record = abi.AppendString(record, abi.FetchURL, q.URL)
-	for _, h := range q.Headers {
-		record = abi.AppendBytes(record, abi.FetchHeader, line(h[0], h[1]))
-	}
-	record = abi.AppendString(record, abi.FetchBody, q.Body)
-	if q.Millis != 0 {
-		record = abi.AppendUint(record, abi.FetchTimeout, q.Millis)
-	}
-	var in Inbound
-	answer, err := answered(hostFetch, record)
-	r := reader{b: answer}
-	for r.next() {
-		switch r.field {
-		case abi.FetchedStatus:
-			in.Status = int(r.number)
-		case abi.FetchedHeader:
-			in.Headers = append(in.Headers, [2]string{string(first(r.data(), abi.HeaderName)), string(first(r.data(), abi.HeaderValue))})
-		case abi.FetchedBody:
-			in.Body = r.data()
-		}
-	}
-	return in, err
-}
-
-func line(name, value string) []byte {
-	return abi.AppendString(abi.AppendString(nil, abi.HeaderName, name), abi.HeaderValue, value)
+	answer, err := answered(hostFetch, q.Append(nil))
+	return abi.ReadHTTPAnswer(answer), err
 }
 
 // CallTool calls a tool, by the name that clients see, for the client whose message

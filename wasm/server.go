@@ -1,6 +1,7 @@
 package wasm
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,8 +20,8 @@ import (
 )
 
 // MCP servers as modules of WASI preview 1: each instance is what a process is to other
-// servers. They share the validator, the meter and the machine code with guests, and none of
-// their host functions.
+// servers. They share the validator, the meter and the machine code with guests, and of their
+// host functions the one that sends HTTP requests.
 
 // Limits of a server.
 const (
@@ -34,6 +35,10 @@ const (
 	// burst is what a server may use at once. Wall time refills it, at burst a second: who
 	// computes for seconds ends, who waits meanwhile does not.
 	burst = 1_000_000_000
+
+	// askFuel is what an HTTP request costs by itself, so that nobody has requests refused
+	// faster than a thousand a second.
+	askFuel = 1_000_000
 
 	// stretch is what it may use without having slept, so that an endless loop ends on a
 	// machine, too, that does not run burst a second. A second of sleep refills it.
@@ -85,18 +90,22 @@ func (m *Module) serverContract(p *module) error {
 		switch {
 		case e.module == wasi.Module && strings.HasPrefix(e.name, "sock_"):
 			return &Refusal{"import", name + ": a server in WebAssembly has no sockets"}
-		case e.module == abi.ImportModule && e.name == "http_call":
-			return &Refusal{"import", name + ": not supported yet: a server in WebAssembly reaches no others"}
 		case strings.HasPrefix(e.module, "wasi:") || e.module == "wasi_unstable":
 			return &Refusal{"import", fmt.Sprintf("%s: of another WASI than preview 1 (%s)", name, wasi.Module)}
-		case i < 0:
+		}
+		var is funcType
+		if i >= 0 {
+			is = funcType{[]byte(functions[i].Params), []byte(functions[i].Results)}
+		} else if params, ok := outsideFunctions[e.name]; ok && e.module == abi.ImportModule {
+			is = funcType{[]byte(params), []byte(vI64)}
+		} else {
 			return &Refusal{"import", "there is no host function " + name + " for a server"}
-		case e.kind != kindFunc:
+		}
+		if e.kind != kindFunc {
 			return &Refusal{"import", name + " is not a function: only functions can be imported"}
 		}
-		f := &functions[i]
-		if typ := p.types[e.typ]; !typ.equal(f.Params, f.Results) {
-			return &Refusal{"import", fmt.Sprintf("%s is imported as %v and is %v", name, typ, funcType{[]byte(f.Params), []byte(f.Results)})}
+		if typ := p.types[e.typ]; !typ.equal(string(is.params), string(is.results)) {
+			return &Refusal{"import", fmt.Sprintf("%s is imported as %v and is %v", name, typ, is)}
 		}
 		m.Imports = append(m.Imports, name)
 	}
@@ -130,6 +139,7 @@ func (m *Module) serverContract(p *module) error {
 type Server struct {
 	module *Module
 	memory uint64
+	fetch  Outside // nil for one that reaches nobody
 
 	mu     sync.Mutex
 	closed bool
@@ -137,8 +147,8 @@ type Server struct {
 }
 
 // OpenServer opens a module that CompileServer returned, once: Close closes it. memory is
-// what one instance may have, in bytes.
-func (m *Module) OpenServer(memory uint64) (*Server, error) {
+// what one instance may have, in bytes; fetch carries its HTTP requests, and nil refuses them.
+func (m *Module) OpenServer(memory uint64, fetch Outside) (*Server, error) {
 	switch {
 	case !m.server:
 		return nil, errors.New("server: the module was compiled as a guest")
@@ -147,7 +157,7 @@ func (m *Module) OpenServer(memory uint64) (*Server, error) {
 	case uint64(m.Minimum) > memory:
 		return nil, fmt.Errorf("server: it starts with %d bytes of memory: its limit is %d", m.Minimum, memory)
 	}
-	s := &Server{module: m, memory: memory / pageSize * pageSize}
+	s := &Server{module: m, memory: memory / pageSize * pageSize, fetch: fetch}
 	ctx := context.Background()
 	host := m.runtime.NewHostModuleBuilder(wasi.Module)
 	for _, f := range wasi.Functions() {
@@ -159,7 +169,13 @@ func (m *Module) OpenServer(memory uint64) (*Server, error) {
 	yield.NewFunctionBuilder().WithGoFunction(api.GoFunc(func(ctx context.Context, st []uint64) {
 		st[0] = serverOf(ctx).yield(int64(st[0]), int64(st[1]))
 	}), []byte(vI64+vI64), []byte(vI64)).Export(meterYield)
-	for _, b := range []wazero.HostModuleBuilder{host, yield} {
+	outside := m.runtime.NewHostModuleBuilder(abi.ImportModule)
+	for name, call := range map[string]func(*Serving, []uint64){"http_call": (*Serving).outside, "answer": (*Serving).again} {
+		outside.NewFunctionBuilder().WithGoFunction(api.GoFunc(func(ctx context.Context, st []uint64) {
+			call(serverOf(ctx), st)
+		}), []byte(outsideFunctions[name]), []byte(vI64)).Export(name)
+	}
+	for _, b := range []wazero.HostModuleBuilder{host, yield, outside} {
 		if _, err := b.Instantiate(ctx); err != nil {
 			return nil, fmt.Errorf("server: %w", err)
 		}
@@ -211,6 +227,9 @@ type Serving struct {
 	rested int64     // of stretch
 	failed error     // why yield ended it
 
+	fetch  Outside
+	answer []byte // to its last request; nil for none
+
 	quit chan struct{} // closed when it has to end
 	once sync.Once
 	done chan struct{} // closed when it has ended, as end says
@@ -247,7 +266,7 @@ func (s *Server) Start(sees wasi.Config) (*Serving, error) {
 	}
 	s.work.Add(1)
 	s.mu.Unlock()
-	in := &Serving{tokens: burst, rested: stretch, at: time.Now(), quit: make(chan struct{}), done: make(chan struct{})}
+	in := &Serving{fetch: s.fetch, tokens: burst, rested: stretch, at: time.Now(), quit: make(chan struct{}), done: make(chan struct{})}
 	in.ctx = &servingContext{context.Background(), in}
 	for _, p := range []**wasi.Pipe{&sees.Stdin, &sees.Stdout, &sees.Stderr} {
 		if *p == nil {
@@ -255,7 +274,7 @@ func (s *Server) Start(sees wasi.Config) (*Serving, error) {
 		}
 	}
 	sees.Done, sees.Slept = in.quit, in.slept
-	sees.Spend = func(n uint64) { in.fuel.Set(uint64(int64(in.fuel.Get()) - int64(n))) }
+	sees.Spend = in.spend
 	if err := s.instantiate(in); err != nil {
 		s.work.Done()
 		return nil, err
@@ -369,6 +388,81 @@ func (in *Serving) yield(left, depth int64) uint64 {
 // slept notes that the instance was asleep in the host.
 func (in *Serving) slept(d time.Duration) {
 	in.rested = min(stretch, in.rested+int64(min(d, time.Second))*(stretch/int64(time.Second)))
+}
+
+func (in *Serving) spend(n uint64) { in.fuel.Set(uint64(int64(in.fuel.Get()) - int64(n))) }
+
+// outsideFunctions are the host functions for HTTP requests, with their parameters: pointers
+// and lengths, as guests have them.
+var outsideFunctions = map[string]string{"http_call": vI32 + vI32 + vI32 + vI32, "answer": vI32 + vI32}
+
+// outside sends an HTTP request, and keeps the answer until the next one. The instance sleeps
+// meanwhile: it has one thread.
+func (in *Serving) outside(st []uint64) {
+	in.answer = nil
+	request, ok := in.memory.Read(uint32(st[0]), uint32(st[1]))
+	switch {
+	case !ok:
+		st[0] = code(abi.ErrArgument)
+		return
+	case in.fetch == nil:
+		st[0] = code(abi.ErrDenied)
+		return
+	case len(request) > MaxRequest:
+		st[0] = code(abi.ErrLimit)
+		return
+	}
+	in.spend(askFuel + uint64(len(request))/16)
+	ctx, cancel := context.WithTimeout(context.Background(), MaxWait)
+	defer cancel()
+	go func() { // ends with the request
+		select {
+		case <-in.quit:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	began := time.Now()
+	answer, failed := in.fetch(ctx, bytes.Clone(request))
+	in.slept(time.Since(began))
+	select {
+	case <-in.quit:
+		in.failed = errCanceled
+		panic(in.failed)
+	default:
+	}
+	switch {
+	case failed < 0:
+		st[0] = code(failed)
+	case len(answer) > MaxAnswer:
+		st[0] = code(abi.ErrLimit)
+	default:
+		in.answer = answer
+		st[0] = in.give(st[2], st[3])
+	}
+}
+
+// again gives the answer once more, to a server that had too little room for it.
+func (in *Serving) again(st []uint64) {
+	if in.answer == nil {
+		st[0] = code(abi.ErrNotFound)
+		return
+	}
+	st[0] = in.give(st[0], st[1])
+}
+
+// give writes the answer to where the server has room for it, and returns its length. Nothing
+// is written where there is too little room.
+func (in *Serving) give(p, room uint64) uint64 {
+	n := uint64(len(in.answer))
+	if n > uint64(uint32(room)) {
+		return n
+	}
+	in.spend(n / 16)
+	if !in.memory.Write(uint32(p), in.answer) {
+		return code(abi.ErrArgument)
+	}
+	return n
 }
 
 // Stdin, Stdout and Stderr are the host's ends of the streams.

@@ -44,7 +44,7 @@ func openServer(t testing.TB, binary []byte, memory uint64) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := m.OpenServer(memory)
+	s, err := m.OpenServer(memory, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,6 +109,105 @@ func TestServerEnds(t *testing.T) {
 				t.Errorf("its stdout then: %q, %v", b, err)
 			}
 		})
+	}
+}
+
+// asking is a server that asks others once, with what its memory begins with, and exits with
+// the code that body makes of the answer's length, an i64 on the stack.
+func asking(request string, size, room int, body ...[]byte) []byte {
+	e := newEncoder()
+	e.imported(abi.ImportModule, "http_call", vI32+vI32+vI32+vI32, vI64)
+	e.imported(abi.ImportModule, "answer", vI32+vI32, vI64)
+	e.imported(wasiP1, "proc_exit", vI32, "")
+	e.memory = &span{min: 1}
+	e.exports = append(e.exports, exportEntry{"memory", kindMemory, 0})
+	e.data = append(e.data, [2]any{0, []byte(request)})
+	const wrapI64 = 0xa7
+	e.fn("_start", "", "", "", append([][]byte{i32(0), i32(size), i32(1024), i32(room), call(0)}, append(body, ins(wrapI64), call(2))...)...)
+	return e.bytes()
+}
+
+// The HTTP requests of a server go to what carries them, with bounds; without it they are
+// refused. A request ends with the instance.
+func TestServerAsks(t *testing.T) {
+	var got []byte
+	answers := func(answer string, code int64) Outside {
+		return func(_ context.Context, request []byte) ([]byte, int64) {
+			got = request
+			return []byte(answer), code
+		}
+	}
+	again := func(room int) []byte {
+		return append(ins(opDrop), append(i32(2048), append(i32(room), call(1)...)...)...)
+	}
+	for name, c := range map[string]struct {
+		module []byte
+		fetch  Outside
+		want   int32
+	}{
+		"nobody carries it":          {asking("GET", 3, 8), nil, abi.ErrDenied},
+		"an answer":                  {asking("GET", 3, 8), answers("12345", 0), 5},
+		"too little room":            {asking("GET", 3, 4), answers("12345", 0), 5},
+		"the answer again":           {asking("GET", 3, 4, again(8)), answers("12345", 0), 5},
+		"again, to no memory":        {asking("GET", 3, 4, ins(opDrop), i32(-8), i32(8), call(1)), answers("12345", 0), abi.ErrArgument},
+		"a refusal":                  {asking("GET", 3, 8), answers("", abi.ErrName), abi.ErrName},
+		"again, after a refusal":     {asking("GET", 3, 8, again(8)), answers("", abi.ErrName), abi.ErrNotFound},
+		"a request out of memory":    {asking("GET", -1, 8), answers("12345", 0), abi.ErrArgument},
+		"an answer above the limit":  {asking("GET", 3, 8), answers(strings.Repeat("a", MaxAnswer+1), 0), abi.ErrLimit},
+		"room that is no memory":     {asking("GET", 3, -1), answers(strings.Repeat("a", 70_000), 0), abi.ErrArgument},
+		"more than a request can be": {asking("GET", MaxRequest+1, 8, i64(0), ins(opI64Add)), answers("12345", 0), abi.ErrArgument}, // the memory is smaller
+	} {
+		m, err := testCompiler(t).CompileServer(context.Background(), c.module, "")
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		s, err := m.OpenServer(16<<20, c.fetch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Close)
+		got = nil
+		if end := s.serving(t).within(t, time.Minute); end != (ServerEnd{Code: int(uint32(c.want))}) {
+			t.Errorf("%s: %+v, and should exit with %d", name, end, c.want)
+		}
+		if c.want == 5 && string(got) != "GET" {
+			t.Errorf("%s: the request is %q", name, got)
+		}
+	}
+
+	began := make(chan struct{})
+	m, err := testCompiler(t).CompileServer(context.Background(), asking("GET", 3, 8), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := m.OpenServer(16<<20, func(ctx context.Context, _ []byte) ([]byte, int64) {
+		close(began)
+		<-ctx.Done()
+		return nil, abi.ErrTimeout
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	in := s.serving(t)
+	<-began
+	in.End()
+	if end := in.within(t, 10*time.Second); end.Reason != "ended" {
+		t.Errorf("ended while it asked: %+v", end)
+	}
+
+	// One that asks without end computes as little as it likes, and ends all the same.
+	asks := 0
+	m, err = testCompiler(t).CompileServer(context.Background(), asking("GET", 3, 8, ins(opDrop), loop(i32(0), i32(3), i32(1024), i32(8), call(0), ins(opDrop, opBr, 0)), i64(0)), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err = m.OpenServer(16<<20, func(context.Context, []byte) ([]byte, int64) { asks++; return nil, abi.ErrDenied }); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	if end := s.serving(t).within(t, time.Minute); end.Reason != "fuel" || asks > 2*burst/askFuel+stretch/askFuel {
+		t.Errorf("after %d refusals it ended so: %+v", asks, end)
 	}
 }
 
@@ -214,7 +313,8 @@ func TestServerRefused(t *testing.T) {
 		"a text":                 {[]byte("(module)"), "not a WebAssembly module"},
 		"sock_accept":            {importing(wasiP1, "sock_accept", vI32+vI32+vI32, vI32), "sock_accept: a server in WebAssembly has no sockets"},
 		"sock_open":              {importing(wasiP1, "sock_open", vI32, vI32), "sock_open: a server in WebAssembly has no sockets"},
-		"http of the host":       {importing(abi.ImportModule, "http_call", vI32+vI32+vI32+vI32, vI64), "weir_v1.http_call: not supported yet: a server in WebAssembly reaches no others"},
+		"http of another type":   {importing(abi.ImportModule, "http_call", vI32+vI32, vI64), "weir_v1.http_call is imported as"},
+		"more of the host":       {importing(abi.ImportModule, "kv_get", vI32+vI32+vI32+vI32, vI64), "there is no host function weir_v1.kv_get for a server"},
 		"forged http":            {importing("http", "request", vI32, vI32), "there is no host function http.request"},
 		"http under WASI's name": {importing(wasiP1, "http_call", vI32+vI32+vI32+vI32, vI64), "there is no host function wasi_snapshot_preview1.http_call"},
 		"what scripts import":    {importing(ScriptModule, "submit", vI32+vI32+vI32+vI32+vI32, vI64), "there is no host function weir_script_v1.submit"},
@@ -251,7 +351,7 @@ func TestServerRefused(t *testing.T) {
 	}
 	defer good.Close()
 	for memory, want := range map[uint64]string{0: "at least", MaxServerMemory + 1: "at most"} {
-		if _, err := good.OpenServer(memory); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := good.OpenServer(memory, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("a memory of %d: %v", memory, err)
 		}
 	}

@@ -41,6 +41,9 @@ func newExample(t *testing.T, name string, more ...string) *example {
 		t.Fatal(err)
 	}
 	for _, f := range files {
+		if f.IsDir() { // of what is built
+			continue
+		}
 		text, err := os.ReadFile(filepath.Join("../../examples", name, f.Name()))
 		if err != nil {
 			t.Fatal(err)

@@ -216,9 +216,12 @@ func (a *app) dryRun(m *workload.Made) error {
 		if w.Build != nil {
 			steps = append(steps, "an image of "+w.Build.Source+" is built, where the container engine has none")
 		}
-		if w.Image != "" {
+		switch {
+		case w.Form == compile.FormContainer:
 			steps = append(steps, "a container of "+w.Image+" is started, by the first container engine that answers, with "+strings.Join(append([]string{"its command"}, w.Args...), " "))
-		} else {
+		case w.Image != "":
+			steps = append(steps, "the module "+w.Image+" is fetched, and started with "+strings.Join(append([]string{"its name"}, w.Args...), " "))
+		default:
 			steps = append(steps, "started: "+strings.Join(append([]string{w.Program}, w.Args...), " "))
 		}
 	} else {

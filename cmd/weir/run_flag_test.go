@@ -79,7 +79,6 @@ const (
 
 // flagCases are those of all flags of the document but help, by the flags' long names.
 func flagCases() map[string]flagCase {
-	const later = "not supported yet"
 	return map[string]flagCase{
 		// The workload and its door.
 		"name":                {words: "--name=mine", kept: "name: mine", path: "Server.Name", want: "mine", usual: "srv"},

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weir-edge/weir/edge/runner"
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
@@ -29,15 +30,20 @@ func (c *compiler) module(o *object, s *v1beta1.MCPServer) *Workload {
 	w := &Workload{
 		Name: s.Name, Form: FormWasm, Args: s.Spec.Args, Transport: s.Spec.Transport,
 		Env: s.Spec.Env, AllowUnsafe: run.AllowUnsafeMounts, IgnoreGlobally: run.IgnoreGlobally == nil || *run.IgnoreGlobally,
-		Network: "none", Isolate: true, Asked: true,
+		Network: run.Network, Isolate: true, Asked: true, Gateway: run.AllowContainerGateway,
 		Processes: cmp.Or(run.Processes, v1beta1.ProcessPerSession), MaxProcesses: 16, Restart: cmp.Or(run.Restart, v1beta1.RestartOnFailure),
 		Memory: ModuleMemory,
 	}
 	// 1. The module.
-	w.Program, w.SHA256 = c.moduleSource(o, s.Spec.Image)
-	c.unverified(o, run, "a module of a file, or at a URL, is known by its digest")
-	// 2. What makes no sense for one. It speaks on its standard streams and has no network,
-	// no processor and no paths of its own.
+	if ref, ok := runner.RegistryModule(s.Spec.Image); ok {
+		w.Image = ref
+		c.verified(w, run)
+	} else {
+		w.Program, w.SHA256 = c.moduleSource(o, s.Spec.Image)
+		c.unverified(o, run, "a module of a file, or at a URL, is known by its digest")
+	}
+	// 2. What makes no sense for one. It speaks on its standard streams and is in no network,
+	// and has no processor and no paths of its own.
 	if s.Spec.Transport != v1beta1.ServerStdio {
 		c.fail(o, "spec.transport", ReasonInvalid, "%s: a server in WebAssembly speaks on its standard streams: set stdio", brief(string(s.Spec.Transport)))
 	}
@@ -87,9 +93,10 @@ func (c *compiler) module(o *object, s *v1beta1.MCPServer) *Workload {
 		ref = &v1beta1.PermissionProfileRef{Type: v1beta1.ProfileBuiltin, Name: v1beta1.ProfileNone}
 	}
 	w.Profile = c.profile(o, ref, FormWasm)
-	if !w.Profile.Offline() {
-		c.fail(o, "spec.permissionProfile", ReasonUnsupported, "not supported yet: a server in WebAssembly that reaches others (profile %s); use the profile none", brief(w.Profile.Name))
+	for _, port := range run.EgressPorts {
+		w.EgressPorts = append(w.EgressPorts, int(port))
 	}
+	c.egress(o, w)
 	c.mounts(o, s, w)
 	return w
 }
@@ -129,7 +136,7 @@ func (c *compiler) moduleSource(o *object, image string) (where, digest string) 
 	case slices.Contains([]string{".", ".."}, strings.SplitN(path, "/", 2)[0]):
 		path = o.beside(path)
 	default:
-		c.fail(o, at, ReasonUnsupported, "not supported yet: a module in a registry (%s); fetch it and name the file, wasm:///PATH, or an https URL, wasm+https://HOST/PATH#sha256=DIGEST", brief(image))
+		c.fail(o, at, ReasonInvalid, "%q names no module: write wasm:///PATH or wasm://./PATH for a file, wasm://HOST/REPOSITORY[:TAG][@DIGEST] for one in a registry, or wasm+https://HOST/PATH#sha256=DIGEST", brief(image))
 		return "", ""
 	}
 	return filepath.Clean(filepath.FromSlash(path)), digest

@@ -29,9 +29,9 @@ const (
 type Workload struct {
 	Name      string
 	Form      Form     // FormLocal, FormContainer or FormWasm
-	Image     string   `json:",omitempty"` // of a container, or what it is built of; "" for others
+	Image     string   `json:",omitempty"` // of a container, or what it is built of; or of a registry, which is a module; "" for others
 	Build     *Build   `json:",omitempty"` // of an image that is built; nil for others
-	Program   string   // of a process an absolute path, or the name of a package runner, which is looked up in PATH; of a module its path or URL
+	Program   string   // of a process an absolute path, or the name of a package runner, which is looked up in PATH; of a module its path or URL, "" for one of a registry
 	SHA256    string   // of a module, in hexadecimal; "" for any, of a file
 	Args      []string // as given
 	Transport v1beta1.ServerTransport
@@ -391,7 +391,7 @@ func (c *compiler) mounts(o *object, s *v1beta1.MCPServer, w *Workload) {
 			m, err := v1beta1.ParseMount(text)
 			switch {
 			case err != nil: // said where the profile was read
-			case m.Volume != "" && w.Image != "":
+			case m.Volume != "" && w.Form == FormContainer:
 				c.volume(o, w, inside, Volume{m.Volume, filepath.Clean(m.Target), list.writable})
 			case m.Volume != "":
 				c.fail(o, "spec.permissionProfile", ReasonInvalid, "volume://%s is a volume of a container engine: a process of this machine mounts paths", brief(m.Volume))

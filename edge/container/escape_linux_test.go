@@ -79,7 +79,7 @@ func TestV01Container(t *testing.T) {
 	if !escape.InRoom(t) {
 		return
 	}
-	asked := escape.Far(t)
+	asked, _ := escape.Far(t)
 	e := engineHere(t)
 	near := escape.NewOutside(t, shared.probe)
 	near.Host(4484) // V07, V08, V11: this host, at all its addresses, and the engine's gateway

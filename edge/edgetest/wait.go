@@ -1,14 +1,12 @@
 package edgetest
 
 import (
-	"fmt"
-	"math/rand/v2"
-	"net"
 	"runtime"
 	"testing"
 	"time"
 
 	"github.com/weir-edge/weir/edge/edgetest/fake"
+	"github.com/weir-edge/weir/edge/edgetest/port"
 )
 
 // Receive returns the next value of a channel; the test fails when none comes.
@@ -37,13 +35,9 @@ func stacks() string {
 // later, or again.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	for range 1000 {
-		ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 12000+rand.IntN(20000)))
-		if err == nil {
-			defer ln.Close()
-			return ln.Addr().String()
-		}
+	address, err := port.Free()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no free port")
-	return ""
+	return address
 }

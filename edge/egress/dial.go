@@ -2,6 +2,7 @@ package egress
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -9,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/weir-edge/weir/edge"
 )
 
 // Bounds of a dial.
@@ -292,4 +295,45 @@ func (p *Proxy) connect(ctx context.Context, to netip.AddrPort, left int) (net.C
 func connectTCP(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 	var d net.Dialer
 	return d.DialContext(ctx, "tcp", to.String())
+}
+
+// Dial connects to HOST:PORT as a CONNECT out of a sandbox does: for a server that has none,
+// since it runs in this process. Errors are a *Refusal.
+func (p *Proxy) Dial(ctx context.Context, _, address string) (net.Conn, error) {
+	h, port, err := ParseTarget(address, 0)
+	if err != nil {
+		e := &Refusal{Host: edge.Brief(address), Port: port, Reason: BadTarget, What: err.Error()}
+		p.refuse(e)
+		return nil, e
+	}
+	if p.open.Add(1) > maxTunnels {
+		p.open.Add(-1)
+		e := &Refusal{Host: h.String(), Port: port, Reason: TooMany}
+		p.refuse(e)
+		return nil, e
+	}
+	c, d, err := p.dial(ctx, h, port)
+	if err != nil {
+		p.open.Add(-1)
+		var e *Refusal
+		if errors.As(err, &e) {
+			p.refuse(e)
+		}
+		return nil, err
+	}
+	p.allow(h, port, d)
+	return &dialled{Conn: c, p: p}, nil
+}
+
+// dialled is a connection of Dial's, which counts while it is open.
+type dialled struct {
+	net.Conn
+	p    *Proxy
+	once sync.Once
+}
+
+// Close is net.Conn.Close.
+func (d *dialled) Close() error {
+	d.once.Do(func() { d.p.open.Add(-1) })
+	return d.Conn.Close()
 }

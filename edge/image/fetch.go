@@ -299,12 +299,13 @@ func (i *Images) Login(ctx context.Context, image string) (edge.Secret, error) {
 type guard struct {
 	home  string // host of the registry, without a port
 	base  *http.Transport
+	most  int64 // bytes of one answer
 	calls atomic.Int64
 	taken atomic.Int64
 }
 
 func newGuard(registry string, cas []byte) *guard {
-	g := &guard{home: hostOf(registry)}
+	g := &guard{home: hostOf(registry), most: maxAnswer}
 	roots, err := edge.Roots(nil, cas)
 	g.base = &http.Transport{
 		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, ForceAttemptHTTP2: true, DisableCompression: true,
@@ -366,7 +367,7 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer.Body = &bounded{answer.Body, g, maxAnswer}
+	answer.Body = &bounded{answer.Body, g, g.most}
 	return answer, nil
 }
 

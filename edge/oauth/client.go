@@ -53,6 +53,10 @@ type Options struct {
 	// behind one only addresses that are written as such are judged here.
 	Proxy func(*http.Request) (*url.URL, error)
 
+	// Dial connects to HOST:PORT, and judges where that leads: in place of the rules of Trust,
+	// and of proxies. nil for these. Redirects are not to be followed then.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
 	resolver *net.Resolver // nil for that of the system
 }
 
@@ -82,7 +86,10 @@ func New(o Options) (*Client, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
 	}
-	if o.Proxy == nil {
+	switch {
+	case o.Dial != nil:
+		o.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
+	case o.Proxy == nil:
 		o.Proxy = http.ProxyFromEnvironment
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
@@ -112,9 +119,13 @@ func (c *Client) transport(config *tls.Config, private bool, proxy func(*http.Re
 			return edge.MayDial(to.Addr(), private)
 		},
 	}
+	dial := dialer.DialContext
+	if c.options.Dial != nil {
+		dial = c.options.Dial
+	}
 	return &http.Transport{
 		Proxy:                  proxy,
-		DialContext:            dialer.DialContext,
+		DialContext:            dial,
 		TLSClientConfig:        config.Clone(),
 		TLSHandshakeTimeout:    DefaultTimeout,
 		ForceAttemptHTTP2:      true,
@@ -220,6 +231,9 @@ func (c *Client) parse(text string, trust Trust, allowHTTP bool) (*url.URL, erro
 	u, err := ParseURL(text, true)
 	if err != nil {
 		return nil, err
+	}
+	if c.options.Dial != nil { // which judges it
+		return u, nil
 	}
 	dev := c.options.Reach.DevLoopback && IsLoopback(u.Hostname())
 	if u.Scheme == "http" && !c.options.AllowHTTP && !allowHTTP && !dev {

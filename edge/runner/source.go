@@ -226,3 +226,14 @@ func PlainName(text string) string {
 	}
 	return "server"
 }
+
+// registryModule is the name of a module of WebAssembly at a registry, which always names its
+// host: by a dot, a port, or as localhost.
+var registryModule = regexp.MustCompile(`^(localhost|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+|[A-Za-z0-9-]+:[0-9]{1,5}|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$`)
+
+// RegistryModule reads wasm://HOST/REPOSITORY[:TAG][@DIGEST], and returns the name of the module
+// as registries have it. false: that is no name of one.
+func RegistryModule(word string) (ref string, ok bool) {
+	ref, ok = strings.CutPrefix(word, "wasm://")
+	return ref, ok && len(ref) <= maxSource && registryModule.MatchString(ref)
+}

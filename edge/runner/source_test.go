@@ -63,3 +63,36 @@ func TestParseSourceRefuses(t *testing.T) {
 		}
 	}
 }
+
+// A module at a registry is named with the host of it, so that no path is taken for one.
+func TestRegistryModule(t *testing.T) {
+	digest := "sha256:" + strings.Repeat("0a", 32)
+	for word, want := range map[string]string{
+		"wasm://ghcr.io/a/b:1":                             "ghcr.io/a/b:1",
+		"wasm://ghcr.io/a":                                 "ghcr.io/a",
+		"wasm://ghcr.io/a/b_c--d:v1@" + digest:             "ghcr.io/a/b_c--d:v1@" + digest,
+		"wasm://localhost/a":                               "localhost/a",
+		"wasm://localhost:5000/a":                          "localhost:5000/a",
+		"wasm://registry:5000/a":                           "registry:5000/a",
+		"wasm://127.0.0.1:5000/a@" + digest:                "127.0.0.1:5000/a@" + digest,
+		"wasm://[::1]:5000/a":                              "[::1]:5000/a",
+		"wasm://a/b":                                       "",
+		"wasm://./a.io/b":                                  "",
+		"wasm:///ghcr.io/a":                                "",
+		"wasm://ghcr.io":                                   "",
+		"wasm://ghcr.io/":                                  "",
+		"wasm://ghcr.io/A":                                 "",
+		"wasm://ghcr.io/a/../b":                            "",
+		"wasm://ghcr.io/a@sha256:00":                       "",
+		"wasm://ghcr.io/a:-x":                              "",
+		"wasm://ghcr.io/a\nb":                              "",
+		"wasm://u:p@ghcr.io/a":                             "",
+		"wasm://ghcr.io/a?b":                               "",
+		"wasm://ghcr.io/" + strings.Repeat("a", maxSource): "",
+		"https://ghcr.io/a":                                "",
+	} {
+		if got, ok := RegistryModule(word); ok != (want != "") || ok && got != want {
+			t.Errorf("%s: %q, %v", word, got, ok)
+		}
+	}
+}

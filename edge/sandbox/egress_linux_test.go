@@ -44,7 +44,7 @@ func TestV01Egress(t *testing.T) {
 	}
 	m := machine(t)
 	bwrapped(t, m)
-	asked := escape.Far(t)
+	asked, _ := escape.Far(t)
 	near := escape.NewOutside(t, probe(t))
 	near.Host(4484) // V07, V11: this host, at all its addresses
 	escape.Sockets(t, near)

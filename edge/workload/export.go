@@ -107,9 +107,9 @@ func (e *exporter) paths() {
 	if e.server != nil {
 		if path, ok := strings.CutPrefix(e.server.Spec.Image, "exec://"); ok {
 			add(path)
-		} else if path, ok := strings.CutPrefix(e.server.Spec.Image, "wasm://"); ok {
+		} else if path, ok := strings.CutPrefix(e.server.Spec.Image, "wasm:///"); ok {
 			path, _, _ = strings.Cut(path, "#")
-			add(path)
+			add("/" + path)
 		} else if source, err := runner.ParseSource(e.server.Spec.Image); err == nil && source != nil {
 			add(source.Dir)
 		}

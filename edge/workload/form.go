@@ -25,7 +25,7 @@ import (
 // Server is a server as it was named. One of URL and Image is set.
 type Server struct {
 	URL   string   // of a server that runs elsewhere
-	Image string   // spec.image of an MCPServer: exec:///PATH, a package runner by its name, wasm:///PATH, wasm+https://…, or an image
+	Image string   // spec.image of an MCPServer: exec:///PATH, a package runner by its name, wasm:///PATH, wasm://HOST/REPOSITORY…, wasm+https://…, or an image
 	Args  []string // of the program
 	Name  string   // that it gives the workload
 }
@@ -122,24 +122,23 @@ func imageName(image string) string {
 	return name
 }
 
-// later is the error of a form that needs what does not exist yet.
-func later(what, word, next string) error {
-	return &Error{Code: CodeSandbox, Message: "not supported yet: " + what + " (" + edge.Brief(word) + ")", Next: next}
-}
-
 // localForm is what to type for the same server as a process of this machine.
 func localForm(runner, what string, args []string) string {
 	words := append(strings.Fields("weir run -- "+runner), what)
 	return edge.Brief(strings.Join(append(words, args...), " "))
 }
 
-// readModule reads a file with a module of WebAssembly, after wasm://. What follows # is for
-// the plan to judge.
+// readModule reads a file with a module of WebAssembly, or the name of one in a registry, after
+// wasm://. What follows # is for the plan to judge.
 func readModule(file, word string, args []string) (Server, error) {
 	path, digest, _ := strings.Cut(file, "#")
 	path = filepath.FromSlash(path)
 	if first, _, _ := strings.Cut(filepath.ToSlash(path), "/"); !filepath.IsAbs(path) && first != "." && first != ".." {
-		return Server{}, later("a module in a registry", word, "weir run ./FILE.wasm for a file, or weir run wasm+https://HOST/PATH#sha256=DIGEST")
+		ref, ok := runner.RegistryModule(word)
+		if !ok {
+			return Server{}, &Error{Code: CodeInvalid, Message: edge.Brief(word) + " names no module", Next: "write wasm://./FILE.wasm for a file, wasm://HOST/REPOSITORY[:TAG][@DIGEST] for one in a registry, or wasm+https://HOST/PATH#sha256=DIGEST"}
+		}
+		return Server{Image: word, Args: slices.Clone(args), Name: runner.PlainName(imageName(ref))}, nil
 	}
 	path, err := filepath.Abs(path)
 	if err == nil {

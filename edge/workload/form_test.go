@@ -61,6 +61,7 @@ func TestReadServer(t *testing.T) {
 		"npx://@a/b-c@1.2.3 -- --x":                         "npx://@a/b-c@1.2.3 b-c",
 		"uvx://Mcp_Time[cli]==1.0":                          "uvx://Mcp_Time[cli]@1.0 mcp-time",
 		"go://a.example/m/v2":                               "go://a.example/m/v2 m",
+		"wasm://ghcr.io/a/b:1":                              "wasm://ghcr.io/a/b:1 b",
 		"sha256:abc":                                        "sha256:abc sha256",
 		"-- ___":                                            "exec:///usr/bin/___ server",
 	} {
@@ -93,7 +94,7 @@ func TestReadServer(t *testing.T) {
 		"ftp://a/b":              {CodeInvalid, "ftp:// is none of the forms", ""},
 		"wasm://./none.wasm":     {CodeInvalid, "wasm://./none.wasm: no such file", "module of WASI preview 1"},
 		"./none.wasm":            {CodeInvalid, "./none.wasm: no such file", "module of WASI preview 1"},
-		"wasm://ghcr.io/a/b:1":   {CodeSandbox, "not supported yet: a module in a registry (wasm://ghcr.io/a/b:1)", "weir run ./FILE.wasm"},
+		"wasm://a/b:1":           {CodeInvalid, "wasm://a/b:1 names no module", "wasm://HOST/REPOSITORY[:TAG][@DIGEST]"},
 		"wasm+https://a/b.wasm":  {CodeInvalid, "does not say what to fetch and its digest", "#sha256=DIGEST"},
 		"wasm+https://u:p@a/b":   {CodeInvalid, "a user or a password", ""},
 		"-- nowhere":             {CodeInvalid, "there is no program nowhere", ""},

@@ -18,6 +18,7 @@ import (
 	"github.com/weir-edge/weir/edge/oauth"
 	"github.com/weir-edge/weir/edge/outgoing"
 	"github.com/weir-edge/weir/sdk/abi"
+	"github.com/weir-edge/weir/wasm"
 )
 
 // Limits on the HTTP requests of programs.
@@ -83,6 +84,44 @@ func (f *fetcher) close() {
 	if f != nil {
 		f.client.Close()
 	}
+}
+
+// ErrNotAllowed is the error of what connects for a server, where it does not let it out.
+var ErrNotAllowed = errors.New("the host is not allowed")
+
+// ServerFetch returns what sends the HTTP requests of a server in WebAssembly, and follows no
+// redirects. dial judges where a connection leads, at each: its error is, or wraps,
+// ErrNotAllowed for what is refused. done closes the connections that nothing uses.
+func ServerFetch(dial func(ctx context.Context, network, address string) (net.Conn, error), reach edge.Reach) (fetch wasm.Outside, done func(), err error) {
+	client, err := oauth.New(oauth.Options{Timeout: maxFetch, AllowHTTP: true, Reach: reach, Dial: dial})
+	if err != nil {
+		return nil, nil, err
+	}
+	return func(ctx context.Context, record []byte) ([]byte, int64) {
+		q, wait, ok := fetchOf(record)
+		if !ok {
+			return nil, abi.ErrArgument
+		}
+		u, err := oauth.ParseURL(q.URL, true)
+		switch {
+		case err != nil:
+			return nil, abi.ErrArgument
+		case whereTo(u) == place{"http", whereTo(u).host, "443"}: // there TLS names the host, or nobody is let out
+			return nil, abi.ErrDenied
+		}
+		ctx, cancel := context.WithTimeout(ctx, wait)
+		defer cancel()
+		r, err := client.Do(ctx, q)
+		switch {
+		case errors.Is(err, ErrNotAllowed):
+			return nil, abi.ErrDenied
+		case errors.Is(err, oauth.ErrTooLarge):
+			return nil, abi.ErrLimit
+		case err != nil:
+			return nil, unanswered(err, abi.Version)
+		}
+		return fetched(r), 0
+	}, client.Close, nil
 }
 
 // fetch is http_call: it sends a request to a granted place and follows no

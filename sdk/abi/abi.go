@@ -3,8 +3,8 @@
 // the field numbers of the records that pass between them. wasm/ABI.md says
 // what they mean.
 //
-// It imports nothing, allocates nothing, and compiles with every Go toolchain
-// that a guest may be built with.
+// It imports nothing, allocates nothing but what it returns, and compiles with
+// every Go toolchain that a guest may be built with.
 package abi
 
 // Version is what weir_abi returns: the major version in the upper 16 bits,

@@ -240,7 +240,7 @@ func (d *Doors) Read(manifest []byte) (*workload.Facts, error) {
 		case compile.FormContainer:
 			f.Package, f.Isolation = w.Image, isolates(w)
 		case compile.FormWasm:
-			f.Isolation = true
+			f.Package, f.Isolation = w.Image, true
 		default:
 			box, err := boxOf(w, "/")
 			f.Isolation = err == nil && box.Network != sandbox.Host
@@ -524,7 +524,7 @@ func (o *opened) why(err error) error {
 		} else if s.Reason != "" {
 			e.Message = fmt.Sprintf("%s has not introduced itself: %s", o.Name, s.Reason)
 		}
-		if o.plan.Servers[0].Backends[0].Workload.Image != "" {
+		if o.plan.Servers[0].Backends[0].Workload.Form == compile.FormContainer {
 			e.Next = unwritable(o.Name, statusOf(local).Said)
 		}
 		if stray != "" {

@@ -7,21 +7,27 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"net"
 	"net/http"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/egress"
 	"github.com/weir-edge/weir/edge/sandbox"
 	"github.com/weir-edge/weir/edge/serve"
 	"github.com/weir-edge/weir/edge/stdio"
 	"github.com/weir-edge/weir/edge/v1beta1"
+	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/wasm"
 	"github.com/weir-edge/weir/wasm/wasi"
 )
@@ -35,7 +41,7 @@ const (
 )
 
 // modules is what the servers in WebAssembly of an edge share: machine code, and the modules
-// that were fetched, both in the cache of this user.
+// that were fetched, of URLs (here) and of registries (pulled.go), all in the cache of this user.
 type modules struct {
 	compiler *wasm.Compiler
 	dir      string // of modules that were fetched
@@ -64,8 +70,7 @@ func (m *modules) read(ctx context.Context, w *compile.Workload, say func(string
 	if !strings.HasPrefix(w.Program, "https://") {
 		return readModule(w.Program)
 	}
-	path := filepath.Join(m.dir, w.SHA256+".wasm")
-	if b, err := readModule(path); err == nil && digestOf(b) == w.SHA256 {
+	if b := m.kept(w.SHA256); b != nil {
 		return b, nil
 	}
 	slow := time.AfterFunc(sayAfter, func() { say("fetching " + w.Program) })
@@ -77,10 +82,25 @@ func (m *modules) read(ctx context.Context, w *compile.Workload, say func(string
 	case digestOf(b) != w.SHA256:
 		return nil, fmt.Errorf("the module at %s: its sha256 is %s, and %s is asked for", w.Program, digestOf(b), w.SHA256)
 	}
-	if err := keep(path, b); err != nil {
-		return nil, fmt.Errorf("cache of modules: %w", err)
+	return b, m.keep(w.SHA256, b)
+}
+
+// kept is a module that was fetched before, by its digest; nil for none.
+func (m *modules) kept(sha256 string) []byte {
+	if b, err := readModule(m.file(sha256)); err == nil && digestOf(b) == sha256 {
+		return b
 	}
-	return b, nil
+	return nil
+}
+
+func (m *modules) file(sha256 string) string { return filepath.Join(m.dir, sha256+".wasm") }
+
+// keep keeps a module.
+func (m *modules) keep(sha256 string, b []byte) error {
+	if err := keep(m.file(sha256), b); err != nil {
+		return fmt.Errorf("cache of modules: %w", err)
+	}
+	return nil
 }
 
 func digestOf(b []byte) string {
@@ -155,9 +175,13 @@ func keep(path string, b []byte) error {
 type host struct {
 	modules     *modules
 	workload    compile.Workload
+	source      origin // of a module at a registry
 	environment func(context.Context) ([]string, error)
 	config      sandbox.Config // for what may be mounted
+	outlet      sandbox.Outlet // by which it reaches others; nil where its profile names nobody
+	reach       edge.Reach     // of its HTTP requests, besides the outlet
 	say         func(text string)
+	log         *slog.Logger
 	life        context.Context
 	end         context.CancelFunc
 	work        sync.WaitGroup
@@ -166,6 +190,7 @@ type host struct {
 	job    *making // under way, or done well; nil
 	server *wasm.Server
 	dirs   []wasi.Dir
+	done   func() // closes what its requests leave open; nil for nothing
 }
 
 // making is a module that is being made ready, or is.
@@ -189,6 +214,23 @@ func (l *Locals) startModule(s serve.Starting, of *opened) (backend.Local, error
 		modules: all, workload: *w, environment: environment(&s, &given),
 		config: sandbox.Config{Name: w.Name, AllowUnsafe: w.AllowUnsafe, Protected: l.guarded(state)},
 		say:    func(text string) { s.Log.Info(text, "workload", w.Name) },
+		log:    s.Log,
+	}
+	if w.Image != "" {
+		if h.source, err = l.sourceOf(w); err != nil {
+			return nil, err
+		}
+		if of != nil {
+			h.source.told = of.chosen
+		}
+	}
+	if networkOf(w) == sandbox.Profile {
+		if h.outlet, err = outletOf(w, s); err != nil {
+			return nil, err
+		}
+		if h.reach, err = l.settings.Reach(); err != nil {
+			return nil, err
+		}
 	}
 	h.life, h.end = context.WithCancel(context.Background())
 	c := stdio.Config{
@@ -271,8 +313,8 @@ func (h *host) make() (_ *wasm.Server, dirs []wasi.Dir, err error) {
 		dirs = append(dirs, wasi.Dir{Name: m.Target, Root: root, Writable: m.Writable})
 	}
 	// 2. The module.
-	name := edge.Printable(filepath.Base(w.Program))
-	b, err := h.modules.read(h.life, w, h.say)
+	name := edge.Printable(path.Base(filepath.ToSlash(commandOf(w)[0])))
+	b, err := h.binary()
 	if err != nil {
 		return nil, dirs, err
 	}
@@ -287,12 +329,66 @@ func (h *host) make() (_ *wasm.Server, dirs []wasi.Dir, err error) {
 	if err != nil {
 		return nil, dirs, err
 	}
-	server, err := m.OpenServer(uint64(w.Memory))
+	fetch, err := h.outside()
+	if err != nil {
+		m.Close()
+		return nil, dirs, err
+	}
+	server, err := m.OpenServer(uint64(w.Memory), fetch)
 	if err != nil {
 		m.Close()
 		return nil, dirs, err
 	}
 	return server, dirs, nil
+}
+
+// binary is the module of the server.
+func (h *host) binary() ([]byte, error) {
+	if h.workload.Image == "" {
+		return h.modules.read(h.life, &h.workload, h.say)
+	}
+	b, choice, err := h.modules.pull(h.life, h.workload.Image, h.source, h.say)
+	if err != nil {
+		return nil, err
+	}
+	for _, note := range choice.Notes {
+		h.log.Warn("it is not certain what a module is", "workload", h.workload.Name, "note", note)
+	}
+	if h.source.told != nil {
+		h.source.told(choice)
+	}
+	return b, nil
+}
+
+// outside is what carries the HTTP requests of the server; nil where it reaches nobody.
+func (h *host) outside() (wasm.Outside, error) {
+	o, ok := h.outlet.(outlet)
+	if !ok {
+		return nil, nil
+	}
+	fetch, done, err := guest.ServerFetch(func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := o.Dial(ctx, network, address)
+		var no *egress.Refusal
+		if !errors.As(err, &no) {
+			return c, err
+		}
+		switch no.Reason {
+		case egress.NotResolved:
+			return nil, &net.DNSError{Err: "no such host", Name: no.Host, IsNotFound: true}
+		case egress.Unreachable:
+			return nil, syscall.ECONNREFUSED
+		case egress.TooMany:
+			return nil, no
+		}
+		return nil, guest.ErrNotAllowed
+	}, h.reach)
+	if err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.done = done
+	return fetch, nil
 }
 
 func closeDirs(dirs []wasi.Dir) {
@@ -312,7 +408,7 @@ func (h *host) Start(ctx context.Context, _ string) (stdio.Process, error) {
 	}
 	w := &h.workload
 	in, err := h.server.Start(wasi.Config{
-		Args: append([]string{strings.TrimSuffix(filepath.Base(w.Program), ".wasm")}, w.Args...), Env: last(env), Dirs: slices.Clone(h.dirs),
+		Args: append([]string{strings.TrimSuffix(path.Base(filepath.ToSlash(commandOf(w)[0])), ".wasm")}, w.Args...), Env: last(env), Dirs: slices.Clone(h.dirs),
 	})
 	if err != nil {
 		return nil, err
@@ -355,6 +451,9 @@ func (h *host) close() {
 		closeDirs(h.dirs)
 		h.server, h.dirs = nil, nil
 	}
+	if h.done != nil {
+		h.done()
+	}
 }
 
 // hosted is a bridge to a server in WebAssembly, whose instances end with it.
@@ -369,6 +468,12 @@ func (b *hosted) Introduction() time.Duration {
 		return max(firstStart, b.Bridge.Introduction())
 	}
 	return b.Bridge.Introduction()
+}
+
+// Collect counts what the bridge does, and what the server reaches.
+func (b *hosted) Collect(m edge.Emitter) {
+	b.Bridge.Collect(m)
+	collect(b.host.outlet, m)
 }
 
 func (b *hosted) Close() error {

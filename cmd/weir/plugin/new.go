@@ -24,7 +24,7 @@ var lay = map[string][]struct{ from, to string }{
 	"rust":           {{"rust/Cargo.toml", "weir"}, {"rust/src/*.rs", "weir/src"}},
 	"c":              {{"c/weir.h", "weir"}},
 
-	"server-go":   {{"server/*.go", "weir/sdk/server"}},
+	"server-go":   {{"server/*.go", "weir/sdk/server"}, {"abi/*.go", "weir/sdk/abi"}},
 	"server-rust": {{"rust/Cargo.toml", "weir"}, {"rust/src/*.rs", "weir/src"}},
 }
 

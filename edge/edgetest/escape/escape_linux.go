@@ -11,6 +11,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"maps"
@@ -311,6 +312,9 @@ func Serve(t *testing.T) {
 	}
 	ip(t, append(commands, []string{"route", "add", "10.9.8.0/24", "dev", "wv1"}, []string{"-6", "route", "add", "2001:db8:8::/64", "dev", "wv1"})...)
 	certificate := selfSigned(t)
+	if err := os.WriteFile(os.Getenv(farVariable), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]}), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	var mu sync.Mutex
 	counts := map[string]int{}
 	add := func(key string, n int) {
@@ -418,11 +422,12 @@ func ip(t *testing.T, commands ...[]string) {
 }
 
 // Far starts the hosts outside, and lays the cable to them. asked returns what they counted
-// since it was called last.
-func Far(t *testing.T) (asked func() map[string]int) {
+// since it was called last; ca is the certificate, in PEM, with which they are allowed.test.
+func Far(t *testing.T) (asked func() map[string]int, ca []byte) {
 	t.Helper()
+	certificate := filepath.Join(t.TempDir(), "far.pem")
 	cmd := exec.Command("/proc/self/exe", "-test.run", "^TestFar$", "-test.count=1")
-	cmd.Env = append(os.Environ(), farVariable+"=1")
+	cmd.Env = append(os.Environ(), farVariable+"="+certificate)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
 	cmd.Stderr = os.Stderr
 	in, err1 := cmd.StdinPipe()
@@ -445,6 +450,10 @@ func Far(t *testing.T) (asked func() map[string]int) {
 	if !lines.Scan() || lines.Text() != "ready" {
 		t.Fatalf("the hosts outside say %q", lines.Text())
 	}
+	ca, err := os.ReadFile(certificate)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return func() map[string]int {
 		counts := map[string]int{}
 		_, _ = io.WriteString(in, "counts\n")
@@ -453,7 +462,7 @@ func Far(t *testing.T) (asked func() map[string]int) {
 			counts[key], _ = strconv.Atoi(n)
 		}
 		return counts
-	}
+	}, ca
 }
 
 // roomVariable marks the process in which a test runs once more.

@@ -17,8 +17,13 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/weir-edge/weir/edge/edgetest/need"
@@ -113,6 +118,11 @@ func (r *Registry) Push(text string, archive []byte) name.Digest {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	return r.put(text, img)
+}
+
+func (r *Registry) put(text string, img v1.Image) name.Digest {
+	r.t.Helper()
 	tag, err := name.NewTag(r.Host + "/" + text)
 	if err != nil {
 		r.t.Fatal(err)
@@ -125,6 +135,17 @@ func (r *Registry) Push(text string, archive []byte) name.Digest {
 		r.t.Fatal(err)
 	}
 	return tag.Context().Digest(digest.String())
+}
+
+// PushModule puts a module of WebAssembly there, and returns it by digest.
+func (r *Registry) PushModule(text string, module []byte) name.Digest {
+	r.t.Helper()
+	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), "application/vnd.wasm.config.v0+json")
+	img, err := mutate.AppendLayers(img, static.NewLayer(module, "application/wasm"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return r.put(text, img)
 }
 
 // Named is the name of an image there.
