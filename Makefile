@@ -84,9 +84,10 @@ peers: $(PEERS)/node_modules/.package-lock.json $(IDP)/node_modules/.package-loc
 conformance: build peers ## Run the conformance suite of MCP through the edge, same era
 	$(GO) run ./edge/edgetest/conformance --edge $(BIN)/weir
 
-conformance-all: build peers ## The suite in all four cells, with servers on standard streams, with the optimizer, its client scenarios with the edge as the client, and those for authorization servers with the edge as one
+conformance-all: build peers ## The suite in all four cells, with servers on standard streams and in WebAssembly, with the optimizer, its client scenarios with the edge as the client, and those for authorization servers with the edge as one
 	$(GO) run ./edge/edgetest/conformance --edge $(BIN)/weir --all
 	$(GO) run ./edge/edgetest/conformance --edge $(BIN)/weir --stdio
+	$(GO) run ./edge/edgetest/conformance --edge $(BIN)/weir --wasm
 	$(GO) run ./edge/edgetest/conformance --edge $(BIN)/weir --optimizer
 	$(GO) run ./edge/edgetest/conformance --edge $(BIN)/weir --client
 	$(GO) run ./edge/edgetest/conformance --edge $(BIN)/weir --issuer

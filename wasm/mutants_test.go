@@ -20,10 +20,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/weir-edge/weir/edge/edgetest/need"
+	"github.com/weir-edge/weir/wasm/wasi"
 )
 
 // mutantEnv makes the test binary a child that compiles and runs mutants.
 const mutantEnv = "WEIR_MUTANT_CHILD"
+
+// What a child runs them as: its values.
+const (
+	asGuests  = "guests"
+	asServers = "servers" // which are told to end soon
+	asLasting = "lasting" // servers that are left alone
+)
 
 // allMutants is how many the threat model asks for.
 const allMutants = 200_000
@@ -53,8 +61,16 @@ const (
 // compiles, opens and calls them under a limit of address space.
 func TestW16(t *testing.T) {
 	need.Of(t, runtime.GOOS == "linux", "limits of a child process are set the way of Linux")
+	for as, seeds := range map[string][][]byte{
+		asGuests:  {scanner().bytes(), counter().bytes(), byCommand().bytes()},
+		asServers: {echoing(), waiting(), serverModule([]string{"sched_yield"}, "", loop(call(0), ins(opDrop, opBr, 0)))},
+	} {
+		t.Run(as, func(t *testing.T) { giveMutants(t, as, seeds) })
+	}
+}
+
+func giveMutants(t *testing.T, as string, seeds [][]byte) {
 	n := mutants(t)
-	seeds := [][]byte{scanner().bytes(), counter().bytes(), byCommand().bytes()}
 	for _, file := range specFiles(t, "*.wasm") {
 		b, err := os.ReadFile(file)
 		if err != nil {
@@ -65,7 +81,7 @@ func TestW16(t *testing.T) {
 		}
 	}
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), mutantEnv+"=1")
+	cmd.Env = append(os.Environ(), mutantEnv+"="+as)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -79,7 +95,7 @@ func TestW16(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, uint64(n)))
 	var last []byte
 	for i := range n {
-		// Guests get half of the mutants: their calls go deepest.
+		// The first three get half of the mutants: what they do goes deepest.
 		seed := seeds[i%3]
 		if i%2 == 0 {
 			seed = seeds[r.IntN(len(seeds))]
@@ -151,6 +167,13 @@ func mutantMain() int {
 		return 1
 	}
 	var tried, accepted, opened, called int
+	try := tryMutant
+	switch os.Getenv(mutantEnv) {
+	case asServers:
+		try = func(b []byte, n, o, c int) (int, int, int, error) { return tryServer(b, 20*time.Millisecond, n, o, c) }
+	case asLasting:
+		try = func(b []byte, n, o, c int) (int, int, int, error) { return tryServer(b, mutantTime, n, o, c) }
+	}
 	var most struct {
 		used time.Duration
 		peak int64
@@ -172,7 +195,7 @@ func mutantMain() int {
 		before := processorTime()
 		tried++
 		var err error
-		accepted, opened, called, err = tryMutant(b, accepted, opened, called)
+		accepted, opened, called, err = try(b, accepted, opened, called)
 		used, peak := processorTime()-before, statusOf("VmHWM")
 		most.used, most.peak = max(most.used, used), max(most.peak, peak)
 		if err != nil || used > mutantWork || peak > mutantMemory {
@@ -222,6 +245,48 @@ func tryMutant(b []byte, accepted, opened, called int) (int, int, int, error) {
 		} else if f := (*Failure)(nil); !errors.As(err, &f) {
 			return accepted, opened, called, err
 		}
+	}
+	return accepted, opened, called, nil
+}
+
+// tryServer has a module live as a server for at most so long. It has called when it ended by
+// itself.
+func tryServer(b []byte, long time.Duration, accepted, opened, called int) (int, int, int, error) {
+	c, err := NewCompiler(Compilation{Timeout: mutantTime})
+	if err != nil {
+		return accepted, opened, called, err
+	}
+	defer c.Close()
+	m, err := c.CompileServer(context.Background(), b, "")
+	if err != nil {
+		var r *Refusal
+		if !errors.As(err, &r) && !errors.Is(err, context.DeadlineExceeded) {
+			return accepted, opened, called, err
+		}
+		return accepted, opened, called, nil
+	}
+	accepted++
+	s, err := m.OpenServer(64<<20, nil)
+	if err != nil {
+		m.Close()
+		return accepted, opened, called, nil
+	}
+	defer s.Close()
+	in, err := s.Start(wasi.Config{Args: []string{"mutant"}, Env: []string{"A=B"}})
+	if err != nil {
+		return accepted, opened, called, nil
+	}
+	opened++
+	go func() { _, _ = io.Copy(io.Discard, in.Stdout()) }()
+	go func() { _, _ = io.Copy(io.Discard, in.Stderr()) }()
+	_, _ = in.Stdin().Write([]byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n"))
+	in.Stdin().CloseWrite()
+	select {
+	case <-in.done:
+		called++
+	case <-time.After(long):
+		in.End()
+		<-in.done
 	}
 	return accepted, opened, called, nil
 }

@@ -89,7 +89,7 @@ func (m *Module) serverContract(p *module) error {
 		i := slices.IndexFunc(functions, func(f wasi.Function) bool { return e.module == wasi.Module && f.Name == e.name })
 		switch {
 		case e.module == wasi.Module && strings.HasPrefix(e.name, "sock_"):
-			return &Refusal{"import", name + ": a server in WebAssembly has no sockets"}
+			return &Refusal{"import", name + ": a server in WebAssembly has no sockets: build it without what listens (in Go: net.Listen, http.ListenAndServe)"}
 		case strings.HasPrefix(e.module, "wasi:") || e.module == "wasi_unstable":
 			return &Refusal{"import", fmt.Sprintf("%s: of another WASI than preview 1 (%s)", name, wasi.Module)}
 		}

@@ -37,6 +37,20 @@ func serverModule(imports []string, locals string, body ...[]byte) []byte {
 	return e.bytes()
 }
 
+// echoing is a server that says what it is told, until there is no more.
+func echoing() []byte {
+	const read, write = 0, 1
+	return serverModule([]string{"fd_read", "fd_write"}, "",
+		i32(0), i32(64), ins(0x36, 2, 0), i32(0), i32(4096), ins(0x36, 2, 4), // the buffer, to read into
+		i32(0), i32(64), ins(0x36, 2, 16), // and to write of
+		block(loop(
+			i32(0), i32(0), i32(1), i32(8), call(read), ins(opBrIf, 1),
+			i32(0), i32(0), ins(0x28, 2, 8), ins(0x36, 2, 20), // as much as came
+			i32(0), ins(0x28, 2, 8, 0x45, opBrIf, 1),
+			i32(1), i32(16), i32(1), i32(8), call(write), ins(opBrIf, 1),
+			ins(opBr, 0))))
+}
+
 // openServer opens a server; what it makes is closed with the test.
 func openServer(t testing.TB, binary []byte, memory uint64) *Server {
 	t.Helper()

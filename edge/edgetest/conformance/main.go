@@ -64,6 +64,7 @@ type options struct {
 	all      bool          // the cells of two eras as well
 	issuer   bool          // the scenarios for authorization servers, with the edge as one
 	stdio    bool          // the edge starts the server, on standard streams
+	wasm     bool          // the edge starts servers as modules of WebAssembly, beside the same programs natively
 	search   bool          // the edge has the optimizer, and tools are called by call_tool
 	set      string        // one set; empty for both
 	backend  string        // an era; empty for the set's own
@@ -81,6 +82,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	f.BoolVar(&o.client, "client", false, "the suite's scenarios for clients, instead of those for servers")
 	f.BoolVar(&o.all, "all", false, "backends of both eras for each set, not only the set's own")
 	f.BoolVar(&o.stdio, "stdio", false, "the edge starts the server, in a sandbox and on standard streams")
+	f.BoolVar(&o.wasm, "wasm", false, "the edge starts the servers as modules of WebAssembly, beside the same programs natively")
 	f.BoolVar(&o.search, "optimizer", false, "the edge has the optimizer, and the suite's calls of tools become calls of call_tool")
 	f.BoolVar(&o.issuer, "issuer", false, "the suite's scenarios for authorization servers, with the edge as one")
 	f.StringVar(&o.set, "set", "", "one set: 2025-11-25 or 2026-07-28 (default: both)")
@@ -112,6 +114,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 		err = errors.Join(err, errors.New("--issuer: it is about the edge alone, without a backend"))
 	case o.stdio && (o.client || o.direct):
 		err = errors.Join(err, errors.New("--stdio: it is about servers behind the edge"))
+	case o.wasm && (o.client || o.direct || o.stdio || o.search || o.issuer || o.all || o.backend != ""):
+		err = errors.Join(err, errors.New("--wasm: it has backends of its own"))
 	case o.search && (o.client || o.direct || o.stdio):
 		err = errors.Join(err, errors.New("--optimizer: it is about servers over HTTP behind the edge"))
 	case o.all && o.backend != "":
@@ -135,6 +139,16 @@ func (o options) cells() []cell {
 			continue
 		}
 		same := eraOf(set)
+		if o.wasm {
+			for _, program := range compiledServers {
+				for _, c := range program.of {
+					if c.set == set {
+						cells = append(cells, c)
+					}
+				}
+			}
+			continue
+		}
 		if !o.all {
 			cells = append(cells, cell{set, cmp.Or(peers.Era(o.backend), same)})
 			continue
@@ -200,13 +214,15 @@ func measure(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	direct := map[string]results{}
 	faults, summaries := 0, []string{}
 	for _, c := range o.cells() {
-		for _, leg := range h.legs() {
+		for _, leg := range h.legs(c) {
 			r := run{cell: c, leg: leg, direct: direct[c.set]}
-			measureLeg := map[string]func(context.Context, *run) error{"server": h.servers, "stdio": h.servers, "optimizer": h.servers, "client": h.clients, "authorization": h.authorized, "issuer": h.issuers}[leg]
+			measureLeg := map[string]func(context.Context, *run) error{"server": h.servers, "stdio": h.servers, "optimizer": h.servers, "client": h.clients, "authorization": h.authorized, "issuer": h.issuers, "Go": h.modules, "Rust": h.modules}[leg]
 			if err := measureLeg(ctx, &r); err != nil {
 				return fmt.Errorf("%s: %w", c, err)
 			}
-			direct[c.set] = r.direct
+			if !o.wasm {
+				direct[c.set] = r.direct
+			}
 			if c.crosses() && o.scenario == "" {
 				r.reasons = excuses[c]
 			}
@@ -231,11 +247,19 @@ func measure(ctx context.Context, o options, stdout, stderr io.Writer) error {
 
 // legs are what is measured of a cell. The client that signs in is weir: without it there is
 // none.
-func (h *harness) legs() []string {
+func (h *harness) legs(c cell) []string {
 	auth := isAuth(scenario{name: h.scenario})
 	switch {
 	case h.issuer:
 		return []string{"issuer"}
+	case h.wasm:
+		var legs []string
+		for _, program := range compiledServers {
+			if slices.Contains(program.of, c) {
+				legs = append(legs, program.name)
+			}
+		}
+		return legs
 	case h.stdio:
 		return []string{"stdio"}
 	case h.search:
@@ -268,6 +292,23 @@ func (h *harness) pick(all []scenario) ([]scenario, error) {
 // has been done for the set, and through the edge, each time with a server that
 // nobody has used before.
 func (h *harness) servers(ctx context.Context, r *run) error {
+	if err := h.scenariosOf(ctx, r); err != nil {
+		return err
+	}
+	var err error
+	if r.direct == nil {
+		if r.direct, err = h.server(ctx, r, eraOf(r.cell.set), ""); err != nil {
+			return err
+		}
+	}
+	if h.weir != "" {
+		r.edge, err = h.server(ctx, r, r.cell.backend, h.weir)
+	}
+	return err
+}
+
+// scenariosOf finds what a cell of the scenarios for servers has.
+func (h *harness) scenariosOf(ctx context.Context, r *run) error {
 	required, err := h.requirements(r.cell.set)
 	if err != nil {
 		return err
@@ -280,17 +321,7 @@ func (h *harness) servers(ctx context.Context, r *run) error {
 		}
 		scenarios = append(scenarios, more...)
 	}
-	if r.scenarios, err = h.pick(scenarios); err != nil {
-		return err
-	}
-	if r.direct == nil {
-		if r.direct, err = h.server(ctx, r, eraOf(r.cell.set), ""); err != nil {
-			return err
-		}
-	}
-	if h.weir != "" {
-		r.edge, err = h.server(ctx, r, r.cell.backend, h.weir)
-	}
+	r.scenarios, err = h.pick(scenarios)
 	return err
 }
 

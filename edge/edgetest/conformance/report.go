@@ -12,7 +12,7 @@ import (
 // run is what has become of a cell.
 type run struct {
 	cell      cell
-	leg       string // server, stdio, optimizer, client, authorization or issuer: what the suite tests
+	leg       string // server, stdio, optimizer, client, authorization, issuer, or the name of one of compiledServers: what the suite tests
 	scenarios []scenario
 	direct    results // without the edge; for a cell of two eras, with a backend of the set's own
 	edge      results // nil without an edge
@@ -34,7 +34,10 @@ func (r run) report(w io.Writer) (faults int) {
 	if r.leg == "issuer" {
 		header = "SCENARIO\tSCORED\tTHE EDGE"
 	}
-	if r.edge != nil {
+	switch _, twice := compiledNamed(r.leg); {
+	case twice:
+		header = "SCENARIO\tSCORED\tNATIVELY\tAS A MODULE"
+	case r.edge != nil:
 		header += "\tTHROUGH THE EDGE"
 	}
 	fmt.Fprintln(table, header)
@@ -101,6 +104,8 @@ func (r run) title() string {
 	switch r.leg {
 	case "stdio":
 		title += " on standard streams"
+	case "Go", "Rust":
+		return title + " in WebAssembly, in " + r.leg
 	case "optimizer":
 		title += " with the optimizer"
 	case "client":
@@ -180,6 +185,8 @@ func (r run) summary() string {
 	switch r.leg {
 	case "stdio":
 		name += " on standard streams"
+	case "Go", "Rust":
+		name += " in WebAssembly, in " + r.leg
 	case "optimizer":
 		name += " with the optimizer"
 	case "client":

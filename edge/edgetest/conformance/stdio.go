@@ -79,10 +79,17 @@ func (h *harness) overStdio(ctx context.Context, era peers.Era, weir string) (*p
 		}
 		image, args = self, fmt.Sprintf("  args: [%s, %q]\n  volumes: [{name: server, hostPath: %[2]q, mountPath: %[2]q, readOnly: true}]\n", legacyCommand, program)
 	}
+	return h.startLocal(ctx, weir, "exec", image, args)
+}
+
+// startLocal starts an edge that starts a server itself, the program or the module in file.
+// scheme is exec or wasm, more is of the server's spec.
+func (h *harness) startLocal(ctx context.Context, weir, scheme, file, more string) (*peers.Process, string, error) {
 	state, err := os.MkdirTemp(h.dir, "state-")
 	if err != nil {
 		return nil, "", err
 	}
-	yaml := fmt.Sprintf("apiVersion: weir.dev/v1beta1\nkind: MCPServer\nmetadata: {name: peer}\nspec:\n  image: %q\n%s", "exec://"+filepath.ToSlash(image), args)
-	return peers.StartEdgeWith(ctx, weir, h.dir, yaml, "--allow-workloads", "local", "--state-dir", state)
+	yaml := fmt.Sprintf("apiVersion: weir.dev/v1beta1\nkind: MCPServer\nmetadata: {name: peer}\nspec:\n  image: %q\n%s", scheme+"://"+filepath.ToSlash(file), more)
+	allowed := map[string]string{"exec": "local", "wasm": "wasm"}[scheme]
+	return peers.StartEdgeWith(ctx, weir, h.dir, yaml, "--allow-workloads", allowed, "--state-dir", state)
 }

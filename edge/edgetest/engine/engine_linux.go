@@ -131,8 +131,11 @@ func (e *Engine) Run() error {
 		e.cmd.SysProcAttr.Cloneflags = 0
 	}
 	started, ended := make(chan error), make(chan error, 1)
-	go func() { // the thread that starts it lives as long, or its end would be the engine's
+	go func() {
+		// The thread that starts it lives as long, or its end would be the engine's; and
+		// longer, since it may have started others before.
 		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
 		err := e.cmd.Start()
 		started <- err
 		if err == nil {

@@ -27,8 +27,21 @@ func (e *Engine) Reach(t testing.TB, port int) {
 		err error
 	}
 	made := make(chan opened)
-	go func() { // on a thread that ends with it, since it is in another network
+	go func() {
+		// On a thread that comes back: its end would be that of the processes that it has
+		// started before. Where it cannot, it has to end.
 		runtime.LockOSThread()
+		own, err := os.Open("/proc/thread-self/ns/net")
+		if err != nil {
+			made <- opened{nil, err}
+			return
+		}
+		defer func() {
+			if unix.Setns(int(own.Fd()), unix.CLONE_NEWNET) == nil {
+				runtime.UnlockOSThread()
+			}
+			_ = own.Close()
+		}()
 		ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
 		if err != nil {
 			made <- opened{nil, err}
