@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-edge/weir/edge/edgetest/engine"
 	"github.com/weir-edge/weir/edge/edgetest/escape"
+	"github.com/weir-edge/weir/edge/edgetest/need"
 	"github.com/weir-edge/weir/edge/egress"
 	"github.com/weir-edge/weir/edge/sandbox"
 )
@@ -76,11 +77,25 @@ func triedAtOnce(t *testing.T, b *Box, tries []string) map[string]string {
 // (G33), in both forms of the link. The engine is in the network of the test, whose other containers live.
 func TestV01Container(t *testing.T) {
 	engine.Need(t)
+	tryEngine(t, engineHere)
+}
+
+// TestV01Podman is TestV01Container with Podman.
+func TestV01Podman(t *testing.T) {
+	why := engine.MissingPodman()
+	need.Of(t, why == "", why)
+	tryEngine(t, podmanHere)
+}
+
+// tryEngine makes the tries with an engine, in a network of the test's own.
+func tryEngine(t *testing.T, start func(*testing.T) *engine.Engine) {
+	t.Helper()
 	if !escape.InRoom(t) {
 		return
 	}
 	asked, _ := escape.Far(t)
-	e := engineHere(t)
+	e := start(t)
+	other := neighbour(t, e) // before anything is counted: Podman asks the system's bus for a firewall
 	near := escape.NewOutside(t, shared.probe)
 	near.Host(4484) // V07, V08, V11: this host, at all its addresses, and the engine's gateway
 	escape.Sockets(t, near)
@@ -88,7 +103,6 @@ func TestV01Container(t *testing.T) {
 
 	// 1. What is outside is reached from outside; so is another container (V10).
 	escape.Alive(t, shared.probe, asked)
-	other := neighbour(t, e)
 	escape.Neighbour(t, shared.probe)
 	for _, form := range []Link{LinkSocket, LinkAttach} {
 		t.Run(string(form), func(t *testing.T) {
@@ -174,6 +188,18 @@ func engineHere(t *testing.T) *engine.Engine {
 	return e
 }
 
+// podmanHere is engineHere with Podman.
+func podmanHere(t *testing.T) *engine.Engine {
+	t.Helper()
+	var err error
+	if shared.dir, err = makeShared(); err != nil {
+		t.Fatal(err)
+	}
+	e := engine.StartPodmanHere(t)
+	image(t, e, "probe:1", engine.Config{})
+	return e
+}
+
 // neighbour is a container of somebody else's in the engine's default network, and the address
 // at which it is reached from this machine.
 func neighbour(t *testing.T, e *engine.Engine) (address string) {
@@ -195,8 +221,18 @@ func neighbour(t *testing.T, e *engine.Engine) (address string) {
 // TestV21Container attacks the helper from inside a container, as root, too: by reading it,
 // tracing it, signalling it, limiting it. It lives; and when it dies all inside die. Nobody finds
 // its link (V22), and there is no terminal (V23).
-func TestV21Container(t *testing.T) {
-	e := running(t)
+func TestV21Container(t *testing.T) { attackHelper(t, running(t)) }
+
+// TestV21Podman does it with Podman.
+func TestV21Podman(t *testing.T) {
+	if shared.probe == "" {
+		running(t)
+	}
+	attackHelper(t, engine.StartPodman(t))
+}
+
+func attackHelper(t *testing.T, e *engine.Engine) {
+	t.Helper()
 	m := machine(t, e)
 	refused := []string{
 		"read:/proc/1/mem", "read:/proc/1/fd/3", "list:/proc/1/fd/10", "read:/proc/1/environ", "write:/proc/1/mem", "read:/proc/1/maps", "ptrace:1", "prlimit:1", "signals:1", // V21

@@ -41,6 +41,7 @@ func (b *bench) run(ctx context.Context) {
 		{"signin", b.runSignIns},
 		{"stdio", b.runStdio},
 		{"containers", b.runContainers},
+		{"modules", b.runModules},
 		{"build", b.runBuild},
 	} {
 		if c.name == "cells" || slices.ContainsFunc(strings.Fields(c.name), b.wants) {

@@ -85,7 +85,7 @@ type options struct {
 }
 
 // measured are the cases that there are; none is for a profile alone.
-const measured = "p1 p2 p3 p4 p5 p6 p7 p8 p9 p10 p11 p12 p13 p14 p20 p21 p22 p23 p24 credentials signin stdio containers build none"
+const measured = "p1 p2 p3 p4 p5 p6 p7 p8 p9 p10 p11 p12 p13 p14 p20 p21 p22 p23 p24 credentials signin stdio containers modules build none"
 
 func parseOptions(args []string, stderr io.Writer) (options, error) {
 	var o options
@@ -94,7 +94,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	f.SetOutput(stderr)
 	f.BoolVar(&o.quick, "quick", false, "the short run: P1 at 8 connections, P2, P4, P5 and P9, in under two minutes")
 	f.BoolVar(&o.floors, "floors", false, "measure the floors alone, without an edge")
-	f.StringVar(&cases, "case", "", "cases to run, of p1 to p14, p20 to p24, credentials, signin, stdio, containers and build, such as p1,p4, or none (default: all of the run)")
+	f.StringVar(&cases, "case", "", "cases to run, of p1 to p14, p20 to p24, credentials, signin, stdio, containers, modules and build, such as p1,p4, or none (default: all of the run)")
 	f.IntVar(&o.calls, "calls", 0, "measured calls per target and round (default 20000; 6000 with --quick)")
 	f.IntVar(&o.rounds, "rounds", 0, "alternating rounds (default 5; 3 with --quick)")
 	f.StringVar(&o.weir, "weir", "", "program of the edge (default: build ./cmd/weir)")

@@ -18,7 +18,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -302,21 +301,22 @@ func (e *Engine) PostFor(t testing.TB, path, body string, into any) {
 	}
 }
 
-// Processes are those of a container, as this machine numbers them.
+// Processes are those of a container, as this machine numbers them: those of its namespace,
+// since Podman asks a program inside for them.
 func (e *Engine) Processes(t testing.TB, id string) (pids []int) {
 	t.Helper()
-	var top struct {
-		Titles    []string
-		Processes [][]string
+	var is struct{ State struct{ Pid int } }
+	e.Get(t, "/containers/"+id+"/json", &is)
+	of := func(pid string) string {
+		name, _ := os.Readlink("/proc/" + pid + "/ns/pid")
+		return name
 	}
-	e.Get(t, "/containers/"+id+"/top", &top)
-	at := slices.Index(top.Titles, "PID")
-	for _, one := range top.Processes {
-		pid, err := strconv.Atoi(one[at])
-		if err != nil {
-			t.Fatalf("%v", top)
+	own := of(strconv.Itoa(is.State.Pid))
+	all, _ := os.ReadDir("/proc")
+	for _, one := range all {
+		if pid, err := strconv.Atoi(one.Name()); err == nil && own != "" && of(one.Name()) == own {
+			pids = append(pids, pid)
 		}
-		pids = append(pids, pid)
 	}
 	return pids
 }

@@ -25,7 +25,12 @@ func MissingPodman() string {
 
 // StartPodman starts a Podman with a Docker-like interface (podman system service), which ends
 // with the test. Its storage, and all else that it keeps, is in a directory of its own.
-func StartPodman(t testing.TB) *Engine {
+func StartPodman(t testing.TB) *Engine { return startPodman(t, false) }
+
+// StartPodmanHere starts one in the network of the test.
+func StartPodmanHere(t testing.TB) *Engine { return startPodman(t, true) }
+
+func startPodman(t testing.TB, here bool) *Engine {
 	t.Helper()
 	why := MissingPodman()
 	need.Of(t, why == "", why)
@@ -33,7 +38,7 @@ func StartPodman(t testing.TB) *Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &Engine{Dir: dir, Socket: filepath.Join(dir, "p.sock")}
+	e := &Engine{Dir: dir, Socket: filepath.Join(dir, "p.sock"), Shared: here}
 	t.Cleanup(e.Close)
 	for name, text := range map[string]string{
 		// Without an overlay file system below one: layers are copied.
