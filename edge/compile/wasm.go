@@ -32,7 +32,7 @@ func (c *compiler) module(o *object, s *v1beta1.MCPServer) *Workload {
 		Env: s.Spec.Env, AllowUnsafe: run.AllowUnsafeMounts, IgnoreGlobally: run.IgnoreGlobally == nil || *run.IgnoreGlobally,
 		Network: run.Network, Isolate: true, Asked: true, Gateway: run.AllowContainerGateway,
 		Processes: cmp.Or(run.Processes, v1beta1.ProcessPerSession), MaxProcesses: 16, Restart: cmp.Or(run.Restart, v1beta1.RestartOnFailure),
-		Memory: ModuleMemory,
+		Memory: ModuleMemory, Roots: run.CABundle,
 	}
 	// 1. The module.
 	if ref, ok := runner.RegistryModule(s.Spec.Image); ok {

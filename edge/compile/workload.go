@@ -73,6 +73,10 @@ type Workload struct {
 	Verification v1beta1.ImageVerification `json:",omitempty"`
 	Signer       *v1beta1.ImageSigner      `json:",omitempty"`
 
+	// Roots is a file of certificates in PEM that requests for it trust, besides those of the
+	// edge: for its image or module, and those that a module makes; "" for none.
+	Roots string `json:",omitempty"`
+
 	Labels     map[string]string `json:",omitempty"` // of a container
 	Privileged bool              `json:",omitempty"` // of a container: as Profile asks for, and somebody allowed
 
@@ -230,6 +234,7 @@ func (c *compiler) verified(w *Workload, run *v1beta1.ServerRun) {
 	if w.Verification = cmp.Or(run.ImageVerification, v1beta1.VerifyWarn); run.Registry != nil {
 		w.Signer = run.Registry.Signer
 	}
+	w.Roots = run.CABundle
 }
 
 // unverified refuses to promise that something is verified that comes from no registry.

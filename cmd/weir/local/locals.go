@@ -4,6 +4,7 @@
 package local
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -25,6 +26,7 @@ import (
 	"github.com/weir-edge/weir/edge/envfile"
 	"github.com/weir-edge/weir/edge/image"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/runner"
 	"github.com/weir-edge/weir/edge/sandbox"
 	"github.com/weir-edge/weir/edge/serve"
 	"github.com/weir-edge/weir/edge/stdio"
@@ -330,14 +332,28 @@ func (l *Locals) sourceOf(w *compile.Workload) (origin, error) {
 	} else if paths, err := workload.PathsOf(os.LookupEnv); err == nil {
 		config = paths.Config
 	}
-	reach, err := l.settings.Reach()
+	cas, err := l.trusted(w)
 	if err != nil {
 		return origin{}, err
 	}
 	return origin{
-		images: &image.Images{PolicyFile: filepath.Join(config, image.PolicyFile), RootsFile: filepath.Join(config, image.RootsFile), CAs: reach.CAs},
+		images: &image.Images{PolicyFile: filepath.Join(config, image.PolicyFile), RootsFile: filepath.Join(config, image.RootsFile), CAs: cas},
 		want:   image.Want{Mode: w.Verification, Signer: w.Signer},
 	}, nil
+}
+
+// trusted are the certificates that requests for a workload trust besides those of the system,
+// in PEM: the edge's, and those of the workload's own file.
+func (l *Locals) trusted(w *compile.Workload) ([]byte, error) {
+	reach, err := l.settings.Reach()
+	if err != nil || w.Roots == "" {
+		return reach.CAs, err
+	}
+	own, err := runner.ReadCA(w.Roots)
+	if err != nil {
+		return nil, fmt.Errorf("spec.run.caBundle: %w", err)
+	}
+	return bytes.Join([][]byte{reach.CAs, own}, []byte("\n")), nil
 }
 
 // guarded are the places that no server may have mounted.

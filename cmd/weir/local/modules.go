@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -66,7 +67,8 @@ func newModules(cache string) (*modules, error) {
 func (m *modules) close() { _ = m.compiler.Close() } // it only frees memory
 
 // read returns the bytes of a workload's module. One at a URL is fetched, unless it was.
-func (m *modules) read(ctx context.Context, w *compile.Workload, say func(string)) ([]byte, error) {
+// cas are certificates to trust besides those of the system, in PEM.
+func (m *modules) read(ctx context.Context, w *compile.Workload, cas []byte, say func(string)) ([]byte, error) {
 	if !strings.HasPrefix(w.Program, "https://") {
 		return readModule(w.Program)
 	}
@@ -74,7 +76,7 @@ func (m *modules) read(ctx context.Context, w *compile.Workload, say func(string
 		return b, nil
 	}
 	slow := time.AfterFunc(sayAfter, func() { say("fetching " + w.Program) })
-	b, err := m.fetch(ctx, w.Program)
+	b, err := m.fetch(ctx, w.Program, cas)
 	slow.Stop()
 	switch {
 	case err != nil:
@@ -129,14 +131,25 @@ func limited(r io.Reader, what string) ([]byte, error) {
 	return b, err
 }
 
-func (m *modules) fetch(ctx context.Context, url string) ([]byte, error) {
+func (m *modules) fetch(ctx context.Context, url string, cas []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchWithin)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := m.client.Do(request)
+	client := *m.client
+	if len(cas) > 0 {
+		roots, err := edge.Roots(nil, cas)
+		if err != nil {
+			return nil, fmt.Errorf("fetching the module: %w", err)
+		}
+		own := http.DefaultTransport.(*http.Transport).Clone()
+		own.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
+		defer own.CloseIdleConnections()
+		client.Transport = own
+	}
+	answer, err := client.Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("fetching the module: %w", err)
 	}
@@ -180,6 +193,7 @@ type host struct {
 	config      sandbox.Config // for what may be mounted
 	outlet      sandbox.Outlet // by which it reaches others; nil where its profile names nobody
 	reach       edge.Reach     // of its HTTP requests, besides the outlet
+	cas         []byte         // that the fetch of its module trusts besides those of the system, in PEM
 	say         func(text string)
 	log         *slog.Logger
 	life        context.Context
@@ -216,6 +230,9 @@ func (l *Locals) startModule(s serve.Starting, of *opened) (backend.Local, error
 		say:    func(text string) { s.Log.Info(text, "workload", w.Name) },
 		log:    s.Log,
 	}
+	if h.cas, err = l.trusted(w); err != nil {
+		return nil, err
+	}
 	if w.Image != "" {
 		if h.source, err = l.sourceOf(w); err != nil {
 			return nil, err
@@ -231,6 +248,7 @@ func (l *Locals) startModule(s serve.Starting, of *opened) (backend.Local, error
 		if h.reach, err = l.settings.Reach(); err != nil {
 			return nil, err
 		}
+		h.reach.CAs = h.cas
 	}
 	h.life, h.end = context.WithCancel(context.Background())
 	c := stdio.Config{
@@ -345,7 +363,7 @@ func (h *host) make() (_ *wasm.Server, dirs []wasi.Dir, err error) {
 // binary is the module of the server.
 func (h *host) binary() ([]byte, error) {
 	if h.workload.Image == "" {
-		return h.modules.read(h.life, &h.workload, h.say)
+		return h.modules.read(h.life, &h.workload, h.cas, h.say)
 	}
 	b, choice, err := h.modules.pull(h.life, h.workload.Image, h.source, h.say)
 	if err != nil {

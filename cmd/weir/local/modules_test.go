@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -244,10 +245,40 @@ func TestModuleAtURL(t *testing.T) {
 	}
 	for path, want := range map[string]string{"/server.wasm": "is asked for", "/elsewhere.wasm": "it leads to what is no https URL"} {
 		w := &compile.Workload{Program: s.URL + path, SHA256: strings.Repeat("0", 64)}
-		if _, err := all.read(t.Context(), w, func(string) {}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := all.read(t.Context(), w, nil, func(string) {}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
+	// One under a private authority is fetched where the workload names the authority.
+	all.client.Transport = nil
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for more, want := range map[string]string{
+		"": "certificate signed by unknown authority",
+		fmt.Sprintf("  run: {caBundle: %q}\n", ca):              "",
+		fmt.Sprintf("  run: {caBundle: %q}\n", ca+".not-there"): "spec.run.caBundle: ",
+	} {
+		if err := os.RemoveAll(all.dir); err != nil {
+			t.Fatal(err)
+		}
+		plan := modulePlan(t, "wasm+"+s.URL+"/server.wasm#sha256="+digest, more)
+		w := plan.Servers[0].Backends[0].Workload
+		cas, err := l.trusted(w)
+		if err == nil {
+			_, err = all.read(t.Context(), w, cas, func(string) {})
+		}
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, and should say %q", more, err, want)
+		}
+	}
+	all.client.Transport = s.Client().Transport
+	e := startModule(t, l, "wasm+"+s.URL+"/server.wasm#sha256="+digest, fmt.Sprintf("  run: {caBundle: %q}\n", ca))
+	if text, _ := said(t, e.NewClient().As(edgetest.Legacy, "").CallTool("1", "add", `{"a":1,"b":1}`)); text != "2" {
+		t.Errorf("1 and 1 are %q", text)
+	}
+	e.Stop()
 	if left, _ := filepath.Glob(filepath.Join(all.dir, "*")); len(left) != 1 {
 		t.Errorf("kept are %v", left)
 	}
