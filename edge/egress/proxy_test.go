@@ -1045,6 +1045,11 @@ func BenchmarkConnect(b *testing.B) {
 					round(c)
 					continue
 				}
+				ln, err := net.Listen("tcp", "127.0.0.1:0") // as a tunnel of this test has, and none of a sandbox
+				if err != nil {
+					b.Fatal(err)
+				}
+				_ = ln.Close()
 				c, err := net.Dial("tcp", h.ln.Addr().String())
 				if err != nil {
 					b.Fatal(err)
