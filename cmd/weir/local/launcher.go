@@ -308,15 +308,16 @@ func complaint(said []string) string {
 	const most = 300
 	var lines []string
 	for _, line := range said {
-		if strings.Contains(strings.ToLower(line), "error") && !strings.Contains(line, "complete log") {
+		// npm writes "npm error", and before its version 10 "npm ERR!". Where its log is says nothing.
+		fault := strings.Contains(strings.ToLower(line), "error") || strings.Contains(line, "ERR!")
+		if fault && !strings.Contains(line, "complete log") && !strings.HasSuffix(line, "-debug-0.log") {
 			lines = append(lines, line)
 		}
 	}
 	if len(lines) == 0 {
 		lines = said[max(0, len(said)-1):]
 	}
-	text := edge.Printable(strings.Join(lines, "; "))
-	return text[:min(len(text), most)]
+	return edge.Cut(edge.Clean(strings.Join(lines, "; ")), most)
 }
 
 // starter starts a workload, in sandboxes or in containers.
