@@ -25,6 +25,22 @@ func ReadKeys(path string) ([]byte, error) {
 	return text, errors.Join(err, f.Close())
 }
 
+// MoreRoots reads a file of certificates, in PEM, to trust besides others; nil for no path.
+func MoreRoots(path string) (pem []byte, err error) {
+	if path == "" {
+		return nil, nil
+	}
+	if pem, err = ReadKeys(path); err == nil {
+		if _, err = Roots(nil, pem); len(pem) == 0 {
+			err = fmt.Errorf("%s: it is empty", path)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("CA bundle: %w", err)
+	}
+	return pem, nil
+}
+
 // Authorities reads the certificates, in PEM, of a file.
 func Authorities(path string) (*x509.CertPool, error) {
 	text, err := ReadKeys(path)

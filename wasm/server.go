@@ -37,8 +37,10 @@ const (
 	burst = 1_000_000_000
 
 	// askFuel is what an HTTP request costs by itself, so that nobody has requests refused
-	// faster than a thousand a second.
-	askFuel = 1_000_000
+	// faster than a thousand a second; hereFuel is what it costs to ask for one, or for an
+	// answer, in vain: about as much as it takes.
+	askFuel  = 1_000_000
+	hereFuel = 500
 
 	// stretch is what it may use without having slept, so that an endless loop ends on a
 	// machine, too, that does not run burst a second. A second of sleep refills it.
@@ -399,6 +401,7 @@ var outsideFunctions = map[string]string{"http_call": vI32 + vI32 + vI32 + vI32,
 // outside sends an HTTP request, and keeps the answer until the next one. The instance sleeps
 // meanwhile: it has one thread.
 func (in *Serving) outside(st []uint64) {
+	in.spend(hereFuel)
 	in.answer = nil
 	request, ok := in.memory.Read(uint32(st[0]), uint32(st[1]))
 	switch {
@@ -444,6 +447,7 @@ func (in *Serving) outside(st []uint64) {
 
 // again gives the answer once more, to a server that had too little room for it.
 func (in *Serving) again(st []uint64) {
+	in.spend(hereFuel)
 	if in.answer == nil {
 		st[0] = code(abi.ErrNotFound)
 		return

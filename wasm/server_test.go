@@ -223,6 +223,15 @@ func TestServerAsks(t *testing.T) {
 	if end := s.serving(t).within(t, time.Minute); end.Reason != "fuel" || asks > 2*burst/askFuel+stretch/askFuel {
 		t.Errorf("after %d refusals it ended so: %+v", asks, end)
 	}
+	// So does one whose requests nobody carries, and one that asks for an answer that there is none of.
+	for name, body := range map[string][]byte{
+		"requests": loop(i32(0), i32(3), i32(1024), i32(8), call(0), ins(opDrop, opBr, 0)),
+		"answers":  loop(i32(1024), i32(8), call(1), ins(opDrop, opBr, 0)),
+	} {
+		if end := openServer(t, asking("GET", 3, 8, ins(opDrop), body, i64(0)), 16<<20).serving(t).within(t, 5*time.Second); end.Reason != "fuel" {
+			t.Errorf("%s without end: %+v", name, end)
+		}
+	}
 }
 
 // A loop that does not use its fuel faster than wall time refills it ends as well, unless it

@@ -5,40 +5,10 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 )
 
 // maxCA bounds a file of certificates, in bytes.
 const maxCA = 1 << 20
-
-// ReadCA reads a file of certificates in PEM, which CheckCA has passed. It does not wait for a
-// named pipe.
-func ReadCA(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is no file", path)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxCA+1))
-	switch {
-	case err != nil:
-		return nil, err
-	case len(text) == 0:
-		return nil, fmt.Errorf("%s is empty", path)
-	}
-	if err := CheckCA(text); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return text, nil
-}
 
 // CheckCA refuses what is not certificates in PEM, a private key among them.
 func CheckCA(text []byte) error {

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -107,11 +108,13 @@ func (m *Machine) bwrap() (string, error) {
 	return m.bwrapAt, nil
 }
 
+var errNoBwrap = errors.New("bubblewrap is not in PATH")
+
 // tryBwrap looks whether bubblewrap makes a sandbox here, with all that one has.
 func (m *Machine) tryBwrap() (string, error) {
 	path, err := exec.LookPath("bwrap")
 	if err != nil {
-		return "", errors.New("bubblewrap is not in PATH")
+		return "", errNoBwrap
 	}
 	helper, err := Helper(m.cache)
 	if err != nil {
@@ -142,7 +145,7 @@ func (m *Machine) tryBwrap() (string, error) {
 	err = cmd.Wait()
 	late.Stop()
 	if err != nil {
-		return "", fmt.Errorf("bubblewrap cannot make a sandbox here: %s", clean(strings.TrimSpace(said.String()+" "+err.Error())))
+		return "", fmt.Errorf("bubblewrap cannot make a sandbox here: %s", clean(cmp.Or(strings.Join(strings.Fields(said.String()), " "), err.Error())))
 	}
 	return path, nil
 }
@@ -150,7 +153,7 @@ func (m *Machine) tryBwrap() (string, error) {
 // choose decides which grade a sandbox has, and says what it lacks.
 func (m *Machine) choose(c *Config) (Grade, string, error) {
 	want := func(what, cause, next string) error { return &GradeError{c.Name, what, cause, next} }
-	const install = "install bubblewrap (apt-get install bubblewrap, dnf install bubblewrap)"
+	install := "install bubblewrap (apt-get install bubblewrap, dnf install bubblewrap)"
 	grade := c.Grade
 	lacks := ""
 	if grade == Auto || grade == Bwrap {
@@ -161,7 +164,10 @@ func (m *Machine) choose(c *Config) (Grade, string, error) {
 			return Bwrap, "", nil
 		case errors.As(err, &helper):
 			return "", "", err
-		case grade == Bwrap:
+		case !errors.Is(err, errNoBwrap): // it is there
+			install = "let users make namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns; in a chroot nobody may)"
+		}
+		if grade == Bwrap {
 			return "", "", want("--sandbox bwrap", err.Error(), install+", or use --sandbox landlock")
 		}
 		lacks = err.Error()

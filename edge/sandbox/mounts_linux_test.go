@@ -218,6 +218,28 @@ func TestPrefixes(t *testing.T) {
 	_ = os.Remove(filepath.Join(os.TempDir(), "weir-prefix-test"))
 }
 
+// A bubblewrap that is there and cannot make a sandbox is not to be installed: what it says is
+// told in one line, and what keeps it from it.
+func TestBwrapRefused(t *testing.T) {
+	grades(t, machine(t), Landlock)
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "bwrap"), []byte("#!/bin/sh\necho 'bwrap: No permissions' >&2\necho 'to create new namespace' >&2\nexit 1\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir)
+	m := NewMachine(t.TempDir())
+	defer m.Close()
+	const cannot = "bubblewrap cannot make a sandbox here: bwrap: No permissions to create new namespace"
+	grade, note, err := m.choose(&Config{Name: "test"})
+	if grade != Landlock || err != nil || !strings.Contains(note, cannot+"): not held") || !strings.Contains(note, "let users make namespaces") || strings.Contains(note, "install") {
+		t.Errorf("%q, %q, %v", grade, note, err)
+	}
+	var typed *GradeError
+	if _, _, err := m.choose(&Config{Name: "test", Grade: Bwrap}); !errors.As(err, &typed) || !strings.Contains(err.Error(), cannot) || !strings.Contains(err.Error(), "let users make namespaces") {
+		t.Errorf("asked for: %v", err)
+	}
+}
+
 // TestGrades chooses what a sandbox has, and says what is less than the best.
 func TestGrades(t *testing.T) {
 	m := machine(t)

@@ -44,7 +44,7 @@ func (o *opening) readIssuer() (err error) {
 	if i == nil {
 		return nil
 	}
-	if i.Trusts, err = moreRoots(i.Roots); err != nil {
+	if i.Trusts, err = edge.MoreRoots(i.Roots); err != nil {
 		return err
 	}
 	if i.store, err = o.loginStore(i.Spec.Store); err != nil {

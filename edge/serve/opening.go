@@ -67,7 +67,7 @@ func (o *opening) open() (*server, func(), error) {
 // with sound secrets or not at all.
 func (o *opening) read() (digest string, err error) {
 	p := o.plan
-	if o.trusts, err = moreRoots(p.Roots); err != nil {
+	if o.trusts, err = edge.MoreRoots(p.Roots); err != nil {
 		return "", err
 	}
 	if err := o.readIssuer(); err != nil {
@@ -101,22 +101,6 @@ func (o *opening) read() (digest string, err error) {
 		Trusts   []byte
 		Issuer   *issuing
 	}{p, o.main, o.planned(), o.store.id(), digests, o.programs, o.reads, o.trusts, o.issuer}), nil
-}
-
-// moreRoots reads a file of certificates in PEM; nil for no file.
-func moreRoots(path string) (pem []byte, err error) {
-	if path == "" {
-		return nil, nil
-	}
-	if pem, err = edge.ReadKeys(path); err == nil {
-		if _, err = edge.Roots(nil, pem); len(pem) == 0 {
-			err = fmt.Errorf("%s: it is empty", path)
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("CA bundle: %w", err)
-	}
-	return pem, nil
 }
 
 // planned is the URL of the server's door where the plan says where that is; "" at the door

@@ -41,7 +41,7 @@ func request(b *compile.Build) (r build.Request, err error) {
 	}
 	r.RuntimeImage, r.AddPackages = b.RuntimeImage, b.AddPackages
 	if b.CA != "" {
-		if r.CA, err = runner.ReadCA(b.CA); err != nil {
+		if r.CA, err = build.ReadCA(b.CA); err != nil {
 			return r, &container.Error{Kind: container.Refused, What: "spec.run.buildCA: " + err.Error(), Next: "name a file with certificates of authorities in PEM"}
 		}
 	}

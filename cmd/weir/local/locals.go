@@ -26,7 +26,6 @@ import (
 	"github.com/weir-edge/weir/edge/envfile"
 	"github.com/weir-edge/weir/edge/image"
 	"github.com/weir-edge/weir/edge/mcp"
-	"github.com/weir-edge/weir/edge/runner"
 	"github.com/weir-edge/weir/edge/sandbox"
 	"github.com/weir-edge/weir/edge/serve"
 	"github.com/weir-edge/weir/edge/stdio"
@@ -349,7 +348,7 @@ func (l *Locals) trusted(w *compile.Workload) ([]byte, error) {
 	if err != nil || w.Roots == "" {
 		return reach.CAs, err
 	}
-	own, err := runner.ReadCA(w.Roots)
+	own, err := edge.MoreRoots(w.Roots)
 	if err != nil {
 		return nil, fmt.Errorf("spec.run.caBundle: %w", err)
 	}

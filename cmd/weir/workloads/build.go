@@ -166,7 +166,7 @@ func (x *buildFlags) request(word string) (r build.Request, err error) {
 	}
 	r.RuntimeImage, r.AddPackages, r.Tag, r.Pull, r.Rebuild = x.image, x.packages, x.tag, x.pull, x.rebuild
 	if x.ca != "" {
-		if r.CA, err = runner.ReadCA(x.ca); err != nil {
+		if r.CA, err = build.ReadCA(x.ca); err != nil {
 			return r, cli.Usagef("--ca-cert: %s", err)
 		}
 	}

@@ -4,9 +4,13 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
+	"os"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/container"
+	"github.com/weir-edge/weir/edge/runner"
 )
 
 // authorities are those of a base and those of the request, as programs read one file of them.
@@ -34,4 +38,26 @@ func (j *job) authorities(ctx context.Context, b *container.Builder) []byte {
 	}
 	all.Write(j.CA)
 	return all.Bytes()
+}
+
+// ReadCA reads a file of certificates in PEM for a build. It does not wait for a named pipe.
+func ReadCA(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is no file", path)
+	}
+	text, err := edge.ReadKeys(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(text) == 0:
+		return nil, fmt.Errorf("%s is empty", path)
+	}
+	if err := runner.CheckCA(text); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return text, nil
 }

@@ -265,6 +265,23 @@ func (t *target) repeat(ctx context.Context, times int) (run, error) {
 	return t.fleet.drive(ctx, "echo", times)
 }
 
+// inTurn makes all rounds of a load, in which targets take turns, and returns the middle figure of
+// each by its name.
+func (b *bench) inTurn(ctx context.Context, c cell, targets []*target) map[string]figure {
+	all := map[string][]figure{}
+	for range b.rounds {
+		b.round(ctx, c, targets)
+		for _, t := range targets {
+			all[t.name] = append(all[t.name], figureOf(t.run, t.cpu))
+		}
+	}
+	figures := map[string]figure{}
+	for name, of := range all {
+		figures[name] = middle(of)
+	}
+	return figures
+}
+
 // round opens a fleet before each target, warms all up, and then gives them
 // the load in turn, slice by slice: what else the machine does, and the speed
 // at which it happens to run, is the same for all of them. Every second turn

@@ -164,14 +164,8 @@ func (b *bench) containerCalls(ctx context.Context, e *engine.Engine, link strin
 	if len(targets[1].helpers) == 0 {
 		kit.Fail("no helper of a container was found")
 	}
-	figures := map[string][]figure{}
-	for range b.rounds {
-		b.round(ctx, cell{kit.Modern, kit.Modern, "json", conns, false}, targets)
-		for _, t := range targets {
-			figures[t.name] = append(figures[t.name], figureOf(t.run, t.cpu))
-		}
-	}
-	over, inside := middle(figures[weir]), middle(figures["contained"])
+	figures := b.inTurn(ctx, cell{kit.Modern, kit.Modern, "json", conns, false}, targets)
+	over, inside := figures[weir], figures["contained"]
 	what := fmt.Sprintf("%s, link %s, ", transport, link)
 	barred := func(bar, reached string) (string, string) {
 		if link == "attach" { // the engine carries it

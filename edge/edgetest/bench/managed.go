@@ -253,14 +253,8 @@ func (b *bench) manyWorkloads(ctx context.Context) {
 	alone.run("one0", "bwrap")
 	m.at.Addr, alone.at.Addr = addrs["one0"], alone.addrs()["one0"]
 	targets := []*target{{name: "alone", Process: alone.at}, {name: "crowd", Process: m.at}}
-	figures := map[string][]figure{}
-	for range b.rounds {
-		b.round(ctx, cell{kit.Modern, kit.Modern, "json", 8, false}, targets)
-		for _, t := range targets {
-			figures[t.name] = append(figures[t.name], figureOf(t.run, t.cpu))
-		}
-	}
-	one, many := middle(figures["alone"]), middle(figures["crowd"])
+	figures := b.inTurn(ctx, cell{kit.Modern, kit.Modern, "json", 8, false}, targets)
+	one, many := figures["alone"], figures["crowd"]
 	bar := fmt.Sprintf("≤ + %.0f %%", 100*crowdBar)
 	b.addLocal(verdict{"stdio", "CPU per call of the manager, to one of " + count + " workloads, 8 connections", fmt.Sprintf("%.2f µs", many.cpu), fmt.Sprintf("%.2f µs, to one alone", one.cpu), fmt.Sprintf("%.2f", many.cpu/one.cpu), bar, yesNo(many.cpu <= (1+crowdBar)*one.cpu)})
 	b.addLocal(verdict{"stdio", "p50 of the same calls", fmt.Sprintf("%.1f µs", many.p50), fmt.Sprintf("%.1f µs, to one alone", one.p50), fmt.Sprintf("%.2f", many.p50/one.p50), bar, yesNo(many.p50 <= (1+crowdBar)*one.p50)})

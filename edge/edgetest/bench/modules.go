@@ -73,14 +73,8 @@ func (b *bench) module(ctx context.Context, language, name string, bar float64) 
 	e = b.startModule(ctx, file, home)
 	web := b.startEdge(ctx, []string{b.startBackend(ctx, kit.Legacy, "json").Addr})
 	targets := []*target{{name: weir, Process: web.Process}, {name: "module", Process: e.Process}}
-	figures := map[string][]figure{}
-	for range b.rounds {
-		b.round(ctx, c, targets)
-		for _, t := range targets {
-			figures[t.name] = append(figures[t.name], figureOf(t.run, t.cpu))
-		}
-	}
-	over, mine := middle(figures[weir]), middle(figures["module"])
+	figures := b.inTurn(ctx, c, targets)
+	over, mine := figures[weir], figures["module"]
 	add("CPU per call of the edge, the server's with it, 8 connections", fmt.Sprintf("%.2f µs", mine.cpu), fmt.Sprintf("%.2f µs, over HTTP without the server's", over.cpu), fmt.Sprintf("%.2f", mine.cpu/over.cpu), fmt.Sprintf("≤ + %.0f µs", moduleCPU), yesNo(mine.cpu <= over.cpu+moduleCPU))
 
 	// 4. Sessions that rest.

@@ -188,14 +188,8 @@ func (b *bench) signedInCalls(ctx context.Context) {
 	who := newNewcomer(own.Addr, 1)
 	access := who.signIn(ctx, who.register(ctx), "bench")
 	targets := []*target{{name: weir, Process: e.Process, token: token}, {name: signedIn, Process: own.Process, token: access}}
-	figures := map[string][]figure{}
-	for range b.rounds {
-		b.round(ctx, c, targets)
-		for _, t := range targets {
-			figures[t.name] = append(figures[t.name], figureOf(t.run, t.cpu))
-		}
-	}
-	floor, edge := middle(figures[weir]).cpu, middle(figures[signedIn]).cpu
+	figures := b.inTurn(ctx, c, targets)
+	floor, edge := figures[weir].cpu, figures[signedIn].cpu
 	asked := p.refreshes.Load()
 	b.say("signin: %s: CPU %.2f µs; P2: %.2f µs; %d refreshes", signedIn, edge, floor, asked)
 	b.report.local = append(b.report.local, verdict{

@@ -165,14 +165,8 @@ func (b *bench) stdioCalls(ctx context.Context, conns int) {
 	if len(targets[1].helpers) == 0 {
 		kit.Fail("no helper of a sandbox was found")
 	}
-	figures := map[string][]figure{}
-	for range b.rounds {
-		b.round(ctx, c, targets)
-		for _, t := range targets {
-			figures[t.name] = append(figures[t.name], figureOf(t.run, t.cpu))
-		}
-	}
-	over, lines := middle(figures[weir]), middle(figures["stdio"])
+	figures := b.inTurn(ctx, c, targets)
+	over, lines := figures[weir], figures["stdio"]
 	if conns == 1 {
 		b.addLocal(verdict{"stdio", "p50 at one connection", fmt.Sprintf("%.1f µs", lines.p50), fmt.Sprintf("%.1f µs, over HTTP", over.p50), fmt.Sprintf("%.2f", lines.p50/over.p50), fmt.Sprintf("≤ + %.0f µs", lineP50), yesNo(lines.p50 <= over.p50+lineP50)})
 		return

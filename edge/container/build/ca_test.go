@@ -1,4 +1,4 @@
-package runner
+package build
 
 import (
 	"bytes"
@@ -24,7 +24,7 @@ func TestReadCA(t *testing.T) {
 		"empty":   {nil, "is empty"},
 		"text":    {[]byte("certificates"), "none in PEM"},
 		"key":     {[]byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"), "something else"},
-		"large":   {bytes.Repeat([]byte("x"), maxCA+1), "more than 1048576 bytes"},
+		"large":   {bytes.Repeat([]byte("x"), 1<<20+1), "more than 1048576 bytes"},
 		"missing": {nil, "no such file"},
 	} {
 		path := filepath.Join(dir, name)
