@@ -15,12 +15,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/checkup"
 	"github.com/weir-edge/weir/edge/secret"
 	"github.com/weir-edge/weir/edge/serve"
 	"github.com/weir-edge/weir/edge/source"
+	"github.com/weir-edge/weir/edge/workload"
 )
 
 // plainFlags are the flags by which servers are named without a manifest.
@@ -97,7 +97,7 @@ func namesOf(all []source.PlainBackend) (out []string) {
 }
 
 func checkName(name string) error {
-	if !cli.IsName(name) {
+	if !workload.IsName(name) {
 		return fmt.Errorf("%s: use small letters, digits and -, at most 63, for the name of a server", brief(name))
 	}
 	return nil

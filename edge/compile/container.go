@@ -8,11 +8,15 @@ import (
 
 // What a container alone may have.
 
-// volumeNames are names of volumes.
-var volumeNames = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,63}$`)
+// engineNames are names of an engine's volumes and networks. How long they may be is asked
+// apart: a bound in the expression is a copy of the class for each byte.
+var engineNames = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]*$`)
 
-// maxVolumes is how many volumes a server may have.
-const maxVolumes = 16
+const (
+	maxVolumes     = 16  // of a server
+	maxVolumeName  = 64  // bytes
+	maxNetworkName = 128 // bytes
+)
 
 // volume plans a volume that a profile names. inside are the paths that are mounted, with what
 // mounts them.
@@ -20,7 +24,7 @@ func (c *compiler) volume(o *object, w *Workload, inside map[string]string, v Vo
 	const at = "spec.permissionProfile"
 	first, twice := inside[v.Target]
 	switch {
-	case !volumeNames.MatchString(v.Name):
+	case len(v.Name) > maxVolumeName || !engineNames.MatchString(v.Name):
 		c.fail(o, at, ReasonInvalid, "volume://%s is no volume: its name has letters, digits, _, . and -, at most 64", brief(v.Name))
 	case twice:
 		c.fail(o, at, ReasonDuplicate, "%s is mounted by %s already", brief(v.Target), first)

@@ -225,10 +225,6 @@ func (c *compiler) local(o *object, s *v1beta1.MCPServer, form Form) *Workload {
 // users are what spec.run.runAs may be.
 var users = regexp.MustCompile(`^(image|[0-9]{1,10}(:[0-9]{1,10})?)$`)
 
-// networks are names of a container engine's networks, besides those by which a container
-// would be in that of another one.
-var networks = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}$`)
-
 // verified plans how it is found out who made what is fetched of a registry.
 func (c *compiler) verified(w *Workload, run *v1beta1.ServerRun) {
 	if w.Verification = cmp.Or(run.ImageVerification, v1beta1.VerifyWarn); run.Registry != nil {
@@ -249,7 +245,8 @@ func (c *compiler) contained(o *object, w *Workload) {
 	if w.RunAs != "" && !users.MatchString(w.RunAs) {
 		c.fail(o, "spec.run.runAs", ReasonInvalid, "%q: write image, UID or UID:GID, in numbers", brief(w.RunAs))
 	}
-	if w.Network != "" && !networks.MatchString(w.Network) {
+	// A name, so no "container:NAME": it would be in the network of another container.
+	if w.Network != "" && (len(w.Network) > maxNetworkName || !engineNames.MatchString(w.Network)) {
 		c.fail(o, "spec.run.network", ReasonInvalid, "%q: write host, none, or the name of a network of the container engine", brief(w.Network))
 	}
 	if w.Sandbox != v1beta1.SandboxAuto {

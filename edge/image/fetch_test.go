@@ -143,7 +143,7 @@ func TestRegistryFaults(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			s, _ := signed(t)
-			s.asked = nil
+			s.forget()
 			s.meddle = func(w http.ResponseWriter, r *http.Request) bool {
 				if strings.Contains(r.URL.Path, "/referrers/") {
 					c.answer(w, r)
@@ -163,8 +163,8 @@ func TestRegistryFaults(t *testing.T) {
 			if !errors.As(err, &known) || known.Kind != Refused || !strings.Contains(known.What, "its registry cannot be asked: ") || !strings.Contains(known.What, c.words) {
 				t.Errorf("%v", err)
 			}
-			if took := time.Since(start); took > 8*time.Second || len(s.asked) > 12 {
-				t.Errorf("it took %s and %d requests", took, len(s.asked))
+			if took := time.Since(start); took > 8*time.Second || len(s.asked()) > 12 {
+				t.Errorf("it took %s and %d requests", took, len(s.asked()))
 			}
 		})
 	}
@@ -182,10 +182,10 @@ func TestMuchIsAttached(t *testing.T) {
 	if said := s.refused("tool:1"); !strings.Contains(said, "it is signed by other@example.com") {
 		t.Error(said)
 	}
-	s.asked = nil
+	s.forget()
 	s.signer.Sign(image, signer.Signing{Identity: by, Issuer: issuer, Tagged: true})
-	if _, err := s.choose("tool:1", v1beta1.VerifyEnabled); err != nil || len(s.asked) > 200 {
-		t.Errorf("%v; %d requests", err, len(s.asked))
+	if _, err := s.choose("tool:1", v1beta1.VerifyEnabled); err != nil || len(s.asked()) > 200 {
+		t.Errorf("%v; %d requests", err, len(s.asked()))
 	}
 }
 
@@ -261,10 +261,10 @@ func TestHeld(t *testing.T) {
 
 	// 1. A tag that stays is not asked for, and a digest neither.
 	for _, text := range []string{"tool:1", "tool:2", "tool@" + image.DigestStr(), "tool:7@" + image.DigestStr()} {
-		s.asked = nil
+		s.forget()
 		got, err := s.chooseHeld(text, v1beta1.VerifyEnabled, there)
-		if err != nil || got.Pull || got.Image != by || got.Verified == "" || strings.Contains(fmt.Sprint(s.asked), "manifests/1") {
-			t.Errorf("%s: %+v, %v, asked %v", text, got, err, s.asked)
+		if err != nil || got.Pull || got.Image != by || got.Verified == "" || strings.Contains(fmt.Sprint(s.asked()), "manifests/1") {
+			t.Errorf("%s: %+v, %v, asked %v", text, got, err, s.asked())
 		}
 	}
 	// 2. One that moves is: what is new is pulled.
@@ -282,7 +282,7 @@ func TestHeld(t *testing.T) {
 		}
 	}
 	// 3. Made on this machine.
-	s.asked = nil
+	s.forget()
 	for _, h := range []*Held{{}, {Digests: []string{"elsewhere.example/tool@sha256:" + strings.Repeat("ee", 32)}}} {
 		if got, err := s.chooseHeld("tool", v1beta1.VerifyWarn, h); err != nil || got.Pull || got.Image != s.host+"/tool" || !strings.Contains(got.Notes[0], "it came from no registry") {
 			t.Errorf("%+v, %v", got, err)
@@ -291,8 +291,8 @@ func TestHeld(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if len(s.asked) > 0 {
-		t.Errorf("asked %v", s.asked)
+	if len(s.asked()) > 0 {
+		t.Errorf("asked %v", s.asked())
 	}
 	// 4. Nobody has it.
 	for _, mode := range []v1beta1.ImageVerification{v1beta1.VerifyWarn, v1beta1.VerifyEnabled} {

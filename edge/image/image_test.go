@@ -10,7 +10,9 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -40,8 +42,23 @@ type shelf struct {
 	dir     string
 	signer  *signer.Authority
 	meddle  func(w http.ResponseWriter, r *http.Request) bool // reports that it has answered
-	asked   []string
 	handler http.Handler
+
+	mu    sync.Mutex
+	heard []string // requests, since the last forget
+}
+
+// asked are the requests since the last forget.
+func (s *shelf) asked() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.heard)
+}
+
+func (s *shelf) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.heard = nil
 }
 
 func newShelf(t *testing.T, options ...fake.Option) *shelf {
@@ -49,7 +66,9 @@ func newShelf(t *testing.T, options ...fake.Option) *shelf {
 	s := &shelf{t: t, dir: t.TempDir(), signer: signer.New(t)}
 	s.handler = fake.New(append(options, fake.Logger(log.New(io.Discard, "", 0)))...)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.asked = append(s.asked, r.Method+" "+r.URL.Path)
+		s.mu.Lock()
+		s.heard = append(s.heard, r.Method+" "+r.URL.Path)
+		s.mu.Unlock()
 		if s.meddle == nil || !s.meddle(w, r) {
 			s.handler.ServeHTTP(w, r)
 		}
@@ -164,12 +183,12 @@ func TestModes(t *testing.T) {
 			c.make(t, s, image)
 			words := strings.ReplaceAll(c.words, "FILE", s.images.PolicyFile)
 			whole := "image " + s.host + "/tool:1 is not verified: " + words
-			s.asked = nil
+			s.forget()
 
 			// 1. Disabled: nobody is asked, and status says so.
 			got, err := s.choose("tool:1", v1beta1.VerifyDisabled)
-			if err != nil || got.Image != s.host+"/tool:1" || !got.Pull || got.Verified != "not verified: --image-verification disabled" || len(got.Notes) > 0 || len(s.asked) > 0 {
-				t.Errorf("disabled: %+v, %v; asked %v", got, err, s.asked)
+			if err != nil || got.Image != s.host+"/tool:1" || !got.Pull || got.Verified != "not verified: --image-verification disabled" || len(got.Notes) > 0 || len(s.asked()) > 0 {
+				t.Errorf("disabled: %+v, %v; asked %v", got, err, s.asked())
 			}
 			// 2. Warn.
 			got, err = s.choose("tool:1", v1beta1.VerifyWarn)

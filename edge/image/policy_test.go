@@ -43,8 +43,8 @@ func TestBadPolicy(t *testing.T) {
 		if err != nil || len(got.Notes) != 1 || !strings.Contains(got.Notes[0], words) || got.Verified != "" {
 			t.Errorf("%.60q, warn: %+v, %v", text, got, err)
 		}
-		if len(s.asked) > 0 {
-			t.Errorf("%.60q: %v", text, s.asked)
+		if len(s.asked()) > 0 {
+			t.Errorf("%.60q: %v", text, s.asked())
 		}
 	}
 	// What is no file.

@@ -25,19 +25,24 @@ type Source struct {
 }
 
 // What the parts of a source are made of. Names are as their indexes have them (npm: RFC of
-// package names; PyPI: PEP 508; Go: the reference of modules, "Module paths and versions").
+// package names; PyPI: PEP 508; Go: the reference of modules, "Module paths and versions"). How
+// long they may be is asked apart: a bound in an expression is a copy of the class for each
+// byte, which every start of the program would pay for.
 var (
-	npmVersion    = regexp.MustCompile(`^[~^]?[A-Za-z0-9][A-Za-z0-9._+-]{0,127}$`)
+	npmVersion    = regexp.MustCompile(`^[~^]?[A-Za-z0-9][A-Za-z0-9._+-]*$`)
 	npmExact      = regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+([-+][A-Za-z0-9.+-]+)?$`)
-	pythonSource  = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?(\[[A-Za-z0-9][A-Za-z0-9._,-]{0,126}\])?$`)
-	pythonVersion = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+!-]{0,127}$`)
+	pythonSource  = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(\[[A-Za-z0-9][A-Za-z0-9._,-]*\])?$`)
+	pythonVersion = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+!-]*$`)
 	pythonExact   = regexp.MustCompile(`^[0-9]`)
 	goPath        = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]*(\.[A-Za-z0-9-]+)+(/[A-Za-z0-9_~][A-Za-z0-9._~-]*)*$`)
-	goVersion     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,127}$`)
+	goVersion     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]*$`)
 	goExact       = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+([-+][A-Za-z0-9.+-]+)?$`)
 )
 
-const maxSource = 512 // bytes of a package's name, or of a module's path
+const (
+	maxSource = 512 // bytes of a package's name, or of a module's path
+	maxWord   = 128 // bytes of a version, or of a name of a system's package
+)
 
 // ParseSource reads npx://PKG[@VERSION], uvx://PKG[@VERSION|==VERSION], go://MODULE[@VERSION]
 // and go://DIR, where DIR begins with ./, ../ or /. For a word of another scheme it returns
@@ -83,7 +88,7 @@ func ParseSource(word string) (*Source, error) {
 	switch {
 	case len(s.Package) > maxSource || name == nil || !name.MatchString(s.Package):
 		return nil, fmt.Errorf("%.100q is no package of %s: write %s", s.Package, scheme, usage)
-	case given && !version.MatchString(s.Version):
+	case given && (len(s.Version) > maxWord || !version.MatchString(s.Version)):
 		return nil, fmt.Errorf("%.100q is no version of %s: write %s", s.Version, s.Package, usage)
 	}
 	if s.Version == "latest" {
@@ -184,7 +189,7 @@ func IsNodePackage(name string) bool { return nodePackage.MatchString(name) }
 // managers are stricter.
 var (
 	baseImage     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]*(/[A-Za-z0-9][A-Za-z0-9._:@-]*)*$`)
-	systemPackage = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+:~=-]{0,127}$`)
+	systemPackage = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+:~=-]*$`)
 )
 
 // maxSystemPackages is how many packages of its system an image may be built with.
@@ -199,7 +204,7 @@ func CheckBase(image string, packages []string) error {
 		return fmt.Errorf("an image is built with %d packages of its system at most", maxSystemPackages)
 	}
 	for _, name := range packages {
-		if !systemPackage.MatchString(name) {
+		if len(name) > maxWord || !systemPackage.MatchString(name) {
 			return fmt.Errorf("%.100q is no package of a system: write its name, or NAME=VERSION", name)
 		}
 	}
@@ -229,7 +234,7 @@ func PlainName(text string) string {
 
 // registryModule is the name of a module of WebAssembly at a registry, which always names its
 // host: by a dot, a port, or as localhost.
-var registryModule = regexp.MustCompile(`^(localhost|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+|[A-Za-z0-9-]+:[0-9]{1,5}|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$`)
+var registryModule = regexp.MustCompile(`^(localhost|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+|[A-Za-z0-9-]+:[0-9]{1,5}|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?(@sha256:[0-9a-f]{64})?$`)
 
 // RegistryModule reads wasm://HOST/REPOSITORY[:TAG][@DIGEST], and returns the name of the module
 // as registries have it. false: that is no name of one.

@@ -312,11 +312,13 @@ func packageName(word string) string {
 	return word
 }
 
-var namePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+// How long a label may be is asked apart: a bound in the expression is a copy of the class for
+// each byte, which every start of the program would pay for.
+var labels = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
 
-// IsName reports whether a text may be the name of a workload: small letters, digits and -,
-// at most 63 of them.
-func IsName(text string) bool { return namePattern.MatchString(text) }
+// IsName reports whether a text may be the name of a workload, a group or a server: small
+// letters, digits and - between them, at most 63 (a label of RFC 1123).
+func IsName(text string) bool { return len(text) <= 63 && labels.MatchString(text) }
 
 // numbered is the nth workload of a name: NAME, NAME-2, NAME-3.
 func numbered(name string, n int) string {

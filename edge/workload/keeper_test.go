@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -588,20 +589,20 @@ func TestRefusedCredential(t *testing.T) {
 		if err := k.Run(t.Context(), remote, false, time.Minute, nil); err != nil {
 			t.Fatal(err)
 		}
-		tries := 0
+		var tries atomic.Int64
 		p.set(func() {
 			p.looks["r"] = Look{State: AuthRetrying, Reason: "401"}
-			p.meets["r"] = func(context.Context) error { tries++; return &Error{Code: CodeLogin, Message: "401"} }
+			p.meets["r"] = func(context.Context) error { tries.Add(1); return &Error{Code: CodeLogin, Message: "401"} }
 		})
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		if s := listed(t, k, "r"); s.Status != AuthRetrying || tries != 0 {
-			t.Errorf("%+v, %d tries", s, tries)
+		if s := listed(t, k, "r"); s.Status != AuthRetrying || tries.Load() != 0 {
+			t.Errorf("%+v, %d tries", s, tries.Load())
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if s := listed(t, k, "r"); s.Status != AuthRetrying || tries < 5 || tries > 6 {
-			t.Errorf("%+v, %d tries in an hour", s, tries)
+		if s := listed(t, k, "r"); s.Status != AuthRetrying || tries.Load() < 5 || tries.Load() > 6 {
+			t.Errorf("%+v, %d tries in an hour", s, tries.Load())
 		}
 		time.Sleep(24 * time.Hour)
 		synctest.Wait()

@@ -115,7 +115,7 @@ var errEnding = &Error{Code: CodeFault, Message: "the manager is ending", Next: 
 func (k *Keeper) Inspect(_ context.Context, name string) (*Detail, error) {
 	w, err := k.find(name)
 	if err != nil {
-		if d := k.foreign(name); names.MatchString(name) && d != nil {
+		if d := k.foreign(name); IsName(name) && d != nil {
 			return d, nil
 		}
 		return nil, err
@@ -250,7 +250,7 @@ func (k *Keeper) remove(ctx context.Context, name string, force bool, after func
 
 // Logs is Manager.Logs.
 func (k *Keeper) Logs(ctx context.Context, name string, o LogOptions, line func(Line)) error {
-	if w, err := k.find(name); err != nil && (!names.MatchString(name) || k.foreign(name) == nil) {
+	if w, err := k.find(name); err != nil && (!IsName(name) || k.foreign(name) == nil) {
 		return err
 	} else if w != nil && w.unusable() {
 		return &Error{Code: CodeFault, Message: w.status().Reason, Next: "weir rm --force " + name}

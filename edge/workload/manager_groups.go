@@ -41,7 +41,7 @@ func (k *Keeper) groupNames() ([]string, error) {
 		}
 	}
 	all := append([]string{defaultGroup}, f.Groups...)
-	all = slices.DeleteFunc(all, func(name string) bool { return !names.MatchString(name) })
+	all = slices.DeleteFunc(all, func(name string) bool { return !IsName(name) })
 	slices.Sort(all)
 	return slices.Compact(all), nil
 }

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"time"
 )
 
@@ -19,13 +18,10 @@ const MaxManifest = 1 << 20
 // maxRecord is how many bytes status.json may have.
 const maxRecord = 256 << 10
 
-// names are those of workloads and groups (RFC 1123 labels).
-var names = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-
 // checkName says why a text is no name of a workload or a group. Nothing else becomes a
 // part of a path.
 func checkName(what, name string) error {
-	if names.MatchString(name) {
+	if IsName(name) {
 		return nil
 	}
 	if len(name) > 63 {

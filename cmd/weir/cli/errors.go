@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -59,8 +58,3 @@ func Naming(name, text string) string {
 	}
 	return name + ": " + text
 }
-
-var plainName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-
-// IsName reports whether a server, a workload or a group may be called so.
-func IsName(text string) bool { return plainName.MatchString(text) }

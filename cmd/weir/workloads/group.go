@@ -47,7 +47,7 @@ func oneGroup(_ *cobra.Command, args []string) error {
 		return cli.Usagef("name a group: `weir group list` shows them")
 	case len(args) > 1:
 		return cli.Usagef("%q is one word too many: one group is enough", args[1])
-	case !cli.IsName(args[0]):
+	case !workload.IsName(args[0]):
 		return cli.Usagef("%s: use small letters, digits and -, at most 63, for the name of a group", cli.Brief(args[0]))
 	}
 	return nil

@@ -45,7 +45,7 @@ func (a *Commands) Kept() ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		if e.IsDir() && cli.IsName(e.Name()) {
+		if e.IsDir() && workload.IsName(e.Name()) {
 			names = append(names, e.Name())
 		}
 	}

@@ -101,10 +101,10 @@ const (
 )
 
 // IsSecretName reports whether a secret of a build may be called so.
-func IsSecretName(name string) bool { return secretName.MatchString(name) }
+func IsSecretName(name string) bool { return len(name) <= 64 && secretName.MatchString(name) }
 
-// secretName is how a secret of a build may be called.
-var secretName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+// secretName is what a secret of a build may be called by.
+var secretName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 // check refuses what makes no build. The parts of it that stand in manifests were judged there.
 func (r *Request) check() error {
@@ -127,7 +127,7 @@ func (r *Request) check() error {
 		return refuse("leave some out", "a build has %d secrets at most", maxSecrets)
 	}
 	for name, data := range r.Secrets {
-		if !secretName.MatchString(name) {
+		if !IsSecretName(name) {
 			return refuse("write NAME=FILE with a name of letters, digits, ., _ and -", "%.100q is no name of a build's secret", name)
 		}
 		if len(data) > maxSecret {
