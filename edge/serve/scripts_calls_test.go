@@ -237,7 +237,7 @@ func TestScriptSpans(t *testing.T) {
 // TestX07: a call of a script that takes too long is cancelled at the backend, and the
 // script can go on (rows X06 and X07).
 func TestX07(t *testing.T) {
-	eachCell(t, []string{codeMode("toolCallTimeout: 200ms", "parallelMaxConcurrency: 2")}, []tool{{"slow", "", nil, 0}, {"quick", "", nil, 0}}, nil, func(t *testing.T, f *front, c caller) {
+	eachCell(t, []string{codeMode("toolCallTimeout: 1s", "parallelMaxConcurrency: 2")}, []tool{{"slow", "", nil, 0}, {"quick", "", nil, 0}}, nil, func(t *testing.T, f *front, c caller) {
 		gone := make(chan struct{}, 1)
 		f.back.Once("tools/call", func(c *edgetest.Call) {
 			<-c.Gone()
@@ -245,7 +245,7 @@ func TestX07(t *testing.T) {
 		})
 		out := c.script(t, `r = attempt(lambda: slow())
 return [r["error"]["message"], r["error"]["code"], quick(n="1")]`, "")
-		if string(out.Result) != `["tool \"slow\": timed out after 200ms",504,{"n":"1"}]` {
+		if string(out.Result) != `["tool \"slow\": timed out after 1s",504,{"n":"1"}]` {
 			t.Error(out.Raw)
 		}
 		if f.back.Era == edgetest.Modern {
