@@ -315,7 +315,16 @@ type inner struct {
 func (c *inner) busy() {
 	c.pass.Store(true)
 	_ = c.Conn.SetReadDeadline(time.Time{})
+	select {
+	case <-c.ended:
+		c.stopReading()
+	default:
+	}
 }
+
+// stopReading ends what reads the connection. To close it is not enough: a stream of the link
+// that this end has closed is read until the other end closes it.
+func (c *inner) stopReading() { _ = c.Conn.SetReadDeadline(time.Unix(1, 0)) }
 
 func (c *inner) Read(b []byte) (int, error) {
 	if !c.pass.Load() {
@@ -345,6 +354,7 @@ func (c *inner) Close() (err error) {
 		delete(c.passage.conns, c)
 		c.passage.mu.Unlock()
 		close(c.ended)
+		c.stopReading() // last: busy looks whether it has ended
 	})
 	return err
 }

@@ -150,9 +150,36 @@ type inside struct {
 func (c inside) LocalAddr() net.Addr { return c.at }
 func (c inside) CloseWrite() error   { return c.Conn.(*net.TCPConn).CloseWrite() }
 
+// halfway is a stream of the link: what is closed at this end can be read until the other one
+// is closed, too.
+type halfway struct {
+	inside
+	reading atomic.Int32
+}
+
+func (c *halfway) Read(b []byte) (int, error) {
+	c.reading.Add(1)
+	defer c.reading.Add(-1)
+	return c.inside.Read(b)
+}
+
+func (c *halfway) Close() error { return c.CloseWrite() }
+
 // connect connects from inside to an address of the sandbox; served says when the passage has
 // done with it.
 func (w *outside) connect(to string) (c net.Conn, served <-chan struct{}) {
+	w.t.Helper()
+	c, theirs := w.wire(to)
+	done := make(chan struct{})
+	go func() {
+		w.g.Serve(theirs)
+		close(done)
+	}()
+	return c, done
+}
+
+// wire is a connection from inside to an address of the sandbox, and its other end.
+func (w *outside) wire(to string) (c net.Conn, other inside) {
 	w.t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -168,13 +195,8 @@ func (w *outside) connect(to string) (c net.Conn, served <-chan struct{}) {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { _ = c.Close() })
-	done := make(chan struct{})
-	go func() {
-		w.g.Serve(inside{theirs, net.TCPAddrFromAddrPort(netip.MustParseAddrPort(to))})
-		close(done)
-	}()
 	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
-	return c, done
+	return c, inside{theirs, net.TCPAddrFromAddrPort(netip.MustParseAddrPort(to))}
 }
 
 func (w *outside) proxy() net.Conn {
@@ -211,6 +233,49 @@ func (w *outside) tunnel(target string) net.Conn {
 }
 
 func (w *outside) denied(r Reason) uint64 { return w.p.denied[r].Load() }
+
+// TestNobodyReadsOn has a client keep its end of a stream of the link open after it was
+// answered, refused, or its tunnel was idle: nobody reads the stream any longer. What reads it
+// has a buffer that the server gives to the next connection, of another workload maybe.
+func TestNobodyReadsOn(t *testing.T) {
+	for what, send := range map[string]string{
+		"answered": "GET http://allowed.test/ HTTP/1.1\r\nHost: allowed.test\r\n\r\n",
+		"refused":  "GET http://other.test/ HTTP/1.1\r\nHost: other.test\r\nConnection: close\r\n\r\n",
+		"garbage":  "no request\r\n\r\n",
+		"a tunnel": connectTo("allowed.test:8080"),
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := open(t, public, Options{})
+			w.p.times.idle = 500 * time.Millisecond
+			w.host("93.184.216.34:80", func(c net.Conn) {
+				_, _ = http.ReadRequest(bufio.NewReader(c))
+				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+			})
+			w.host("93.184.216.34:8080", func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
+			c, theirs := w.wire("127.0.0.1:3128")
+			stream := &halfway{inside: theirs}
+			served := make(chan struct{})
+			go func() {
+				w.g.Serve(stream)
+				close(served)
+			}()
+			_, _ = io.WriteString(c, send)
+			if b, err := io.ReadAll(c); err != nil || !bytes.HasPrefix(b, []byte("HTTP/1.1 ")) {
+				t.Errorf("%q, %v", b, err)
+			}
+			select {
+			case <-served:
+			case <-time.After(10 * time.Second):
+				t.Fatal("the passage is not done with it")
+			}
+			for end := time.Now().Add(5 * time.Second); stream.reading.Load() > 0; time.Sleep(10 * time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatal("somebody still reads it")
+				}
+			}
+		})
+	}
+}
 
 // status is that of an answer; 0 for none.
 func status(answer string) (n int) {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -131,9 +132,10 @@ func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 		defer edge.Contain(p.log, "egress")
 		defer c.passage.drop(out)
 		defer pair.end()
+		var behind sync.WaitGroup
 		if sent {
 			c.busy()
-			c.passage.work.Go(func() { // what comes behind the request is no other one
+			behind.Go(func() { // what comes behind the request is no other one
 				defer edge.Contain(p.log, "egress")
 				_, _ = io.Copy(io.Discard, in)
 				pair.hurry(p.times.leaving)
@@ -141,6 +143,7 @@ func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 			pair.back()
 		}
 		_ = c.Close()
+		behind.Wait() // the server gives the reader to another connection
 	})
 }
 
