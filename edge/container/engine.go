@@ -10,8 +10,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/containerd/errdefs"
+	engine "github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 )
 
@@ -186,10 +188,24 @@ func (e *Engine) sweep(ctx context.Context, manager string, unwanted func(name s
 	return removed, nil
 }
 
-// remove ends a container and removes it. One that is gone, or goes, is as good.
+// goneWithin is how long is waited for a container that the engine is removing by itself.
+const goneWithin = 5 * time.Second
+
+// remove ends a container and removes it. One that is gone is as good.
 func (e *Engine) remove(ctx context.Context, id string) error {
 	_, err := e.client.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
-	if err == nil || errdefs.IsNotFound(err) || errdefs.IsConflict(err) && strings.Contains(err.Error(), "already in progress") {
+	switch {
+	case err == nil || errdefs.IsNotFound(err):
+		return nil
+	case errdefs.IsConflict(err) && strings.Contains(err.Error(), "already in progress"):
+		// Its first process has ended, and the engine removes it.
+		ctx, cancel := context.WithTimeout(ctx, goneWithin)
+		defer cancel()
+		wait := e.client.ContainerWait(ctx, id, client.ContainerWaitOptions{Condition: engine.WaitConditionRemoved})
+		select {
+		case <-wait.Result:
+		case <-wait.Error: // it is gone already, or will be
+		}
 		return nil
 	}
 	return fmt.Errorf("remove a container: %w", short(err))
