@@ -92,7 +92,7 @@ func OpenDir(c Config, m Mount) (*os.Root, error) {
 	if !filepath.IsAbs(m.Host) || strings.ContainsRune(m.Host, 0) {
 		return nil, &MountError{m.Host, "not an absolute path", "give one"}
 	}
-	root, err := os.OpenRoot(m.Host)
+	root, err := os.OpenRoot(m.Host + "/.") // by the dot it has to be a directory: to open a named pipe waits
 	if err != nil {
 		return nil, &MountError{m.Host, cause(err), "mount a directory that is there: a server in WebAssembly is given directories alone"}
 	}

@@ -142,9 +142,10 @@ func (s *System) pathOpen(m Memory, a []uint64) errno {
 	return s.opened(m, &file{os: opened, given: f.given, below: true, reads: read, writes: write, flags: flags & (flagAppend | flagNonblock)}, a[8])
 }
 
-// openDir opens a directory: what is looked up below it stays below it.
+// openDir opens a directory: what is looked up below it stays below it. What has become a
+// named pipe meanwhile is none, which the dot behind it asks for: to open one waits for ever.
 func (s *System) openDir(m Memory, f *file, path string, p uint64) errno {
-	root, err := f.root.OpenRoot(path)
+	root, err := f.root.OpenRoot(path + "/.")
 	if err != nil {
 		return numberOf(err)
 	}
