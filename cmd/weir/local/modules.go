@@ -3,7 +3,6 @@ package local
 import (
 	"context"
 	"crypto/sha256"
-	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -24,6 +23,7 @@ import (
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/egress"
+	"github.com/weir-edge/weir/edge/oauth"
 	"github.com/weir-edge/weir/edge/sandbox"
 	"github.com/weir-edge/weir/edge/serve"
 	"github.com/weir-edge/weir/edge/stdio"
@@ -46,7 +46,6 @@ const (
 type modules struct {
 	compiler *wasm.Compiler
 	dir      string // of modules that were fetched
-	client   *http.Client
 }
 
 func newModules(cache string) (*modules, error) {
@@ -54,37 +53,42 @@ func newModules(cache string) (*modules, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &modules{compiler: c, dir: filepath.Join(cache, "modules"), client: &http.Client{
-		CheckRedirect: func(r *http.Request, via []*http.Request) error {
-			if r.URL.Scheme != "https" || len(via) > 5 {
-				return errors.New("it leads to what is no https URL, or to more than five others")
-			}
-			return nil
-		},
-	}}, nil
+	return &modules{compiler: c, dir: filepath.Join(cache, "modules")}, nil
 }
 
 func (m *modules) close() { _ = m.compiler.Close() } // it only frees memory
 
 // read returns the bytes of a workload's module. One at a URL is fetched, unless it was.
-// cas are certificates to trust besides those of the system, in PEM.
-func (m *modules) read(ctx context.Context, w *compile.Workload, cas []byte, say func(string)) ([]byte, error) {
+func (m *modules) read(ctx context.Context, w *compile.Workload, reach edge.Reach, say func(string)) ([]byte, error) {
 	if !strings.HasPrefix(w.Program, "https://") {
 		return readModule(w.Program)
 	}
 	if b := m.kept(w.SHA256); b != nil {
 		return b, nil
 	}
-	slow := time.AfterFunc(sayAfter, func() { say("fetching " + w.Program) })
-	b, err := m.fetch(ctx, w.Program, cas)
+	where := located(w)
+	slow := time.AfterFunc(sayAfter, func() { say("fetching " + where) })
+	answer, err := fetch(ctx, w.Program, reach)
 	slow.Stop()
 	switch {
 	case err != nil:
-		return nil, err
-	case digestOf(b) != w.SHA256:
-		return nil, fmt.Errorf("the module at %s: its sha256 is %s, and %s is asked for", w.Program, digestOf(b), w.SHA256)
+		return nil, fmt.Errorf("fetching the module: %w", err)
+	case answer.Status != http.StatusOK:
+		return nil, fmt.Errorf("fetching the module: %s says %d %s", where, answer.Status, http.StatusText(answer.Status))
+	case digestOf(answer.Body) != w.SHA256:
+		return nil, fmt.Errorf("the module at %s: its sha256 is %s, and %s is asked for", where, digestOf(answer.Body), w.SHA256)
 	}
-	return b, m.keep(w.SHA256, b)
+	return answer.Body, m.keep(w.SHA256, answer.Body)
+}
+
+// located is where a workload's module is. Nobody is told the query of its URL, which may be a
+// credential.
+func located(w *compile.Workload) string {
+	where := commandOf(w)[0]
+	if strings.HasPrefix(where, "https://") {
+		where, _, _ = strings.Cut(where, "?")
+	}
+	return where
 }
 
 // kept is a module that was fetched before, by its digest; nil for none.
@@ -120,48 +124,21 @@ func readModule(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return limited(f, path)
-}
-
-func limited(r io.Reader, what string) ([]byte, error) {
-	b, err := io.ReadAll(io.LimitReader(r, wasm.MaxServerModule+1))
+	b, err := io.ReadAll(io.LimitReader(f, wasm.MaxServerModule+1))
 	if err == nil && len(b) > wasm.MaxServerModule {
-		err = fmt.Errorf("%s: more than %d bytes, which is the limit of a module", what, wasm.MaxServerModule)
+		err = fmt.Errorf("%s: more than %d bytes, which is the limit of a module", path, wasm.MaxServerModule)
 	}
 	return b, err
 }
 
-func (m *modules) fetch(ctx context.Context, url string, cas []byte) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, fetchWithin)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+// fetch fetches what a URL of the operator's has. What that leads on to is a stranger's word.
+func fetch(ctx context.Context, url string, reach edge.Reach) (*oauth.Response, error) {
+	client, err := oauth.New(oauth.Options{Timeout: fetchWithin, Reach: reach})
 	if err != nil {
 		return nil, err
 	}
-	client := *m.client
-	if len(cas) > 0 {
-		roots, err := edge.Roots(nil, cas)
-		if err != nil {
-			return nil, fmt.Errorf("fetching the module: %w", err)
-		}
-		own := http.DefaultTransport.(*http.Transport).Clone()
-		own.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
-		defer own.CloseIdleConnections()
-		client.Transport = own
-	}
-	answer, err := client.Do(request)
-	if err != nil {
-		return nil, fmt.Errorf("fetching the module: %w", err)
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("fetching the module: %s says %s", url, answer.Status)
-	}
-	b, err := limited(answer.Body, url)
-	if err != nil {
-		return nil, fmt.Errorf("fetching the module: %w", err)
-	}
-	return b, nil
+	defer client.Close()
+	return client.Do(ctx, oauth.Request{URL: url, Trust: oauth.Named, Redirects: 5, MaxBody: wasm.MaxServerModule})
 }
 
 // keep writes a file beside, and renames it.
@@ -192,8 +169,7 @@ type host struct {
 	environment func(context.Context) ([]string, error)
 	config      sandbox.Config // for what may be mounted
 	outlet      sandbox.Outlet // by which it reaches others; nil where its profile names nobody
-	reach       edge.Reach     // of its HTTP requests, besides the outlet
-	cas         []byte         // that the fetch of its module trusts besides those of the system, in PEM
+	reach       edge.Reach     // of the fetch of its module, and of its HTTP requests besides the outlet
 	say         func(text string)
 	log         *slog.Logger
 	life        context.Context
@@ -230,7 +206,10 @@ func (l *Locals) startModule(s serve.Starting, of *opened) (backend.Local, error
 		say:    func(text string) { s.Log.Info(text, "workload", w.Name) },
 		log:    s.Log,
 	}
-	if h.cas, err = l.trusted(w); err != nil {
+	if h.reach, err = l.settings.Reach(); err != nil {
+		return nil, err
+	}
+	if h.reach.CAs, err = l.trusted(w); err != nil {
 		return nil, err
 	}
 	if w.Image != "" {
@@ -245,10 +224,6 @@ func (l *Locals) startModule(s serve.Starting, of *opened) (backend.Local, error
 		if h.outlet, err = outletOf(w, s); err != nil {
 			return nil, err
 		}
-		if h.reach, err = l.settings.Reach(); err != nil {
-			return nil, err
-		}
-		h.reach.CAs = h.cas
 	}
 	h.life, h.end = context.WithCancel(context.Background())
 	c := stdio.Config{
@@ -331,7 +306,7 @@ func (h *host) make() (_ *wasm.Server, dirs []wasi.Dir, err error) {
 		dirs = append(dirs, wasi.Dir{Name: m.Target, Root: root, Writable: m.Writable})
 	}
 	// 2. The module.
-	name := edge.Printable(path.Base(filepath.ToSlash(commandOf(w)[0])))
+	name := edge.Printable(path.Base(filepath.ToSlash(located(w))))
 	b, err := h.binary()
 	if err != nil {
 		return nil, dirs, err
@@ -363,7 +338,7 @@ func (h *host) make() (_ *wasm.Server, dirs []wasi.Dir, err error) {
 // binary is the module of the server.
 func (h *host) binary() ([]byte, error) {
 	if h.workload.Image == "" {
-		return h.modules.read(h.life, &h.workload, h.cas, h.say)
+		return h.modules.read(h.life, &h.workload, h.reach, h.say)
 	}
 	b, choice, err := h.modules.pull(h.life, h.workload.Image, h.source, h.say)
 	if err != nil {
@@ -426,7 +401,7 @@ func (h *host) Start(ctx context.Context, _ string) (stdio.Process, error) {
 	}
 	w := &h.workload
 	in, err := h.server.Start(wasi.Config{
-		Args: append([]string{strings.TrimSuffix(path.Base(filepath.ToSlash(commandOf(w)[0])), ".wasm")}, w.Args...), Env: last(env), Dirs: slices.Clone(h.dirs),
+		Args: append([]string{strings.TrimSuffix(path.Base(filepath.ToSlash(located(w))), ".wasm")}, w.Args...), Env: last(env), Dirs: slices.Clone(h.dirs),
 	})
 	if err != nil {
 		return nil, err

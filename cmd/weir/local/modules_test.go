@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/cmd/weir/plugin"
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/serve"
@@ -232,9 +233,13 @@ func TestModuleAtURL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all.client.Transport = s.Client().Transport
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	if err := os.WriteFile(ca, authority, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for range 2 {
-		e := startModule(t, l, "wasm+"+s.URL+"/server.wasm#sha256="+digest, "")
+		e := startModule(t, l, "wasm+"+s.URL+"/server.wasm#sha256="+digest, fmt.Sprintf("  run: {caBundle: %q}\n", ca))
 		if text, _ := said(t, e.NewClient().As(edgetest.Legacy, "").CallTool("1", "add", `{"a":1,"b":1}`)); text != "2" {
 			t.Errorf("1 and 1 are %q", text)
 		}
@@ -243,18 +248,13 @@ func TestModuleAtURL(t *testing.T) {
 	if n := asked.Load(); n != 1 {
 		t.Errorf("it was fetched %d times", n)
 	}
-	for path, want := range map[string]string{"/server.wasm": "is asked for", "/elsewhere.wasm": "it leads to what is no https URL"} {
+	for path, want := range map[string]string{"/server.wasm": "is asked for", "/elsewhere.wasm": "redirect: it leads away from https"} {
 		w := &compile.Workload{Program: s.URL + path, SHA256: strings.Repeat("0", 64)}
-		if _, err := all.read(t.Context(), w, nil, func(string) {}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := all.read(t.Context(), w, edge.Reach{CAs: authority}, func(string) {}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
 	// One under a private authority is fetched where the workload names the authority.
-	all.client.Transport = nil
-	ca := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	for more, want := range map[string]string{
 		"": "certificate signed by unknown authority",
 		fmt.Sprintf("  run: {caBundle: %q}\n", ca):              "",
@@ -267,13 +267,12 @@ func TestModuleAtURL(t *testing.T) {
 		w := plan.Servers[0].Backends[0].Workload
 		cas, err := l.trusted(w)
 		if err == nil {
-			_, err = all.read(t.Context(), w, cas, func(string) {})
+			_, err = all.read(t.Context(), w, edge.Reach{CAs: cas}, func(string) {})
 		}
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, and should say %q", more, err, want)
 		}
 	}
-	all.client.Transport = s.Client().Transport
 	e := startModule(t, l, "wasm+"+s.URL+"/server.wasm#sha256="+digest, fmt.Sprintf("  run: {caBundle: %q}\n", ca))
 	if text, _ := said(t, e.NewClient().As(edgetest.Legacy, "").CallTool("1", "add", `{"a":1,"b":1}`)); text != "2" {
 		t.Errorf("1 and 1 are %q", text)
@@ -315,5 +314,45 @@ func TestModuleRefused(t *testing.T) {
 		if err := h.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A URL of a module leads where its operator wrote it. What it leads on to is a stranger's word:
+// a private address is not asked for it, and nobody is told the query, which may be a credential.
+func TestModuleLeadsElsewhere(t *testing.T) {
+	var asked []string
+	private := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.Referer())
+	}))
+	defer private.Close()
+	named := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/moved.wasm":
+			http.Redirect(w, r, private.URL+"/admin", http.StatusFound)
+		case "/gone.wasm":
+			http.NotFound(w, r)
+		}
+	}))
+	defer named.Close()
+	cas := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: named.Certificate().Raw})
+	_, all, err := testLocals(t).openModules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{"/moved.wasm": "not a public address", "/gone.wasm": "/gone.wasm says 404 Not Found", "/other.wasm": "is asked for"} {
+		var said []string
+		w := &compile.Workload{Program: named.URL + path + "?signature=s3cret", SHA256: strings.Repeat("0", 64)}
+		_, err := all.read(t.Context(), w, edge.Reach{CAs: cas}, func(text string) { said = append(said, text) })
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(fmt.Sprint(err, said), "s3cret") {
+			t.Errorf("%s: %v, and should say %q; said: %q", path, err, want, said)
+		}
+	}
+	for where, want := range map[string]string{"https://host.test/a/one.wasm?signature=s3cret": "https://host.test/a/one.wasm", "/srv/what?.wasm": "/srv/what?.wasm"} {
+		if got := located(&compile.Workload{Program: where}); got != want {
+			t.Errorf("%s: its log and the server itself have it as %s", where, got)
+		}
+	}
+	if len(asked) > 0 {
+		t.Errorf("a private address was asked, and told of %q", asked)
 	}
 }
