@@ -238,10 +238,11 @@ func (s *System) fdSetSize(_ Memory, a []uint64) errno {
 
 // vectors calls do for each buffer of a list of them, until it does less than it could, and
 // returns how much was done.
-func vectors(m Memory, p, count uint64, do func(b []byte) (int, errno)) (total uint32, _ errno) {
+func (s *System) vectors(m Memory, p, count uint64, do func(b []byte) (int, errno)) (total uint32, _ errno) {
 	if uint32(count) > maxVectors {
 		return 0, eInval
 	}
+	s.spend(10 * uint64(uint32(count)))
 	list, ok := m.Read(uint32(p), uint32(count)*8)
 	if !ok {
 		return 0, eFault
@@ -282,7 +283,7 @@ func (s *System) fdRead(m Memory, a []uint64) (errno, error) {
 	}
 	for {
 		empty := false
-		total, n := vectors(m, a[1], a[2], func(b []byte) (int, errno) {
+		total, n := s.vectors(m, a[1], a[2], func(b []byte) (int, errno) {
 			s.spend(uint64(len(b)) / 16)
 			if f.os != nil {
 				s.spend(5_000)
@@ -324,7 +325,7 @@ func (s *System) fdWrite(m Memory, a []uint64) (errno, error) {
 		return eBadf, nil
 	}
 	var over error
-	total, n := vectors(m, a[1], a[2], func(b []byte) (int, errno) {
+	total, n := s.vectors(m, a[1], a[2], func(b []byte) (int, errno) {
 		s.spend(uint64(len(b)) / 16)
 		if f.os != nil {
 			s.spend(5_000)
@@ -368,7 +369,7 @@ func (s *System) fdPread(m Memory, a []uint64) errno {
 	case at > 1<<62:
 		return eInval
 	}
-	total, n := vectors(m, a[1], a[2], func(b []byte) (int, errno) {
+	total, n := s.vectors(m, a[1], a[2], func(b []byte) (int, errno) {
 		s.spend(5_000 + uint64(len(b))/16)
 		n, number := ended(f.os.ReadAt(b, int64(at)))
 		at += uint64(n)
@@ -390,7 +391,7 @@ func (s *System) fdPwrite(m Memory, a []uint64) errno {
 	case at > 1<<62, f.flags&flagAppend != 0:
 		return eInval
 	}
-	total, n := vectors(m, a[1], a[2], func(b []byte) (int, errno) {
+	total, n := s.vectors(m, a[1], a[2], func(b []byte) (int, errno) {
 		s.spend(5_000 + uint64(len(b))/16)
 		n, err := f.os.WriteAt(b, int64(at))
 		at += uint64(n)
@@ -474,10 +475,10 @@ func (s *System) fdReaddir(m Memory, a []uint64) errno {
 		e := s.entries[i]
 		var head [24]byte
 		binary.LittleEndian.PutUint64(head[:], i+1)
-		binary.LittleEndian.PutUint32(head[16:], uint32(len(e.Name())))
-		head[20] = typeOf(e.Type())
+		binary.LittleEndian.PutUint32(head[16:], uint32(len(e.name)))
+		head[20] = e.kind
 		total += copy(out[total:], head[:])
-		total += copy(out[total:], e.Name())
+		total += copy(out[total:], e.name)
 	}
 	s.spend(uint64(total))
 	return put32(m, a[4], uint32(total))
@@ -491,18 +492,30 @@ func (s *System) list(f *file) errno {
 		return numberOf(err)
 	}
 	defer d.Close()
-	s.entries, err = d.ReadDir(maxEntries + 1)
-	if errors.Is(err, io.EOF) {
-		err = nil
+	var entries []entry
+	for err == nil && len(entries) <= maxEntries {
+		var some []fs.DirEntry
+		some, err = d.ReadDir(maxOfList)
+		s.spend(5_000 * uint64(len(some)))
+		for _, e := range some {
+			entries = append(entries, entry{e.Name(), typeOf(e.Type())})
+		}
 	}
-	if err == nil && len(s.entries) > maxEntries {
-		s.entries = nil
+	switch {
+	case len(entries) > maxEntries:
 		return eOverflow
-	}
-	if err != nil {
+	case !errors.Is(err, io.EOF):
 		return numberOf(err)
 	}
-	s.spend(500 * uint64(len(s.entries)))
-	s.listing = f
+	s.listing, s.entries = f, entries
 	return success
+}
+
+// maxOfList is how many entries of a directory are looked at together.
+const maxOfList = 1024
+
+// entry is one of a directory: more of what the system says of it is not kept.
+type entry struct {
+	name string
+	kind byte
 }

@@ -45,8 +45,8 @@ func (s *System) path(m Memory, fd, p, n uint64) (*file, string, errno) {
 	case len(b) == 0:
 		return nil, "", eNoent
 	}
-	s.spend(10_000)
 	path := string(b)
+	s.spend(10_000 + 2_000*uint64(strings.Count(path, "/")))
 	if strings.HasPrefix(path, "/") || filepath.VolumeName(filepath.FromSlash(path)) != "" {
 		return nil, "", eNotcapable
 	}

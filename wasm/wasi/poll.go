@@ -43,7 +43,7 @@ func (s *System) poll(m Memory, a []uint64) (errno, error) {
 	if !ok {
 		return eFault, nil
 	}
-	s.spend(20 * uint64(count))
+	s.spend(500 * uint64(count))
 	// All are read before the first event is written: the two may overlap.
 	subs := make([]subscription, count)
 	for i := range subs {

@@ -70,8 +70,8 @@ type System struct {
 	began time.Time
 	files map[uint32]*file
 
-	listing *file         // the directory that is being listed; nil for none
-	entries []fs.DirEntry // of it
+	listing *file   // the directory that is being listed; nil for none
+	entries []entry // of it
 }
 
 // Exit is the error of an instance that ended itself.
