@@ -36,6 +36,7 @@ const (
 	DefaultTimeout = 5 * time.Second
 	DefaultMaxBody = 1 << 20 // bytes
 	maxHeader      = 64 << 10
+	maxIdle        = 32 // connections to all hosts that nothing uses
 	maxURL         = 8 << 10
 )
 
@@ -130,6 +131,7 @@ func (c *Client) transport(config *tls.Config, private bool, proxy func(*http.Re
 		TLSHandshakeTimeout:    DefaultTimeout,
 		ForceAttemptHTTP2:      true,
 		DisableCompression:     true,
+		MaxIdleConns:           maxIdle,
 		MaxIdleConnsPerHost:    4,
 		IdleConnTimeout:        30 * time.Second,
 		MaxResponseHeaderBytes: maxHeader,

@@ -89,11 +89,21 @@ func (f *fetcher) close() {
 // ErrNotAllowed is the error of what connects for a server, where it does not let it out.
 var ErrNotAllowed = errors.New("the host is not allowed")
 
+// askedBy is the key of a request's context in that of its connecting.
+type askedBy struct{}
+
 // ServerFetch returns what sends the HTTP requests of a server in WebAssembly, and follows no
 // redirects. dial judges where a connection leads, at each: its error is, or wraps,
-// ErrNotAllowed for what is refused. done closes the connections that nothing uses.
+// ErrNotAllowed for what is refused. It ends with the request that it is for. done closes the
+// connections that nothing uses.
 func ServerFetch(dial func(ctx context.Context, network, address string) (net.Conn, error), reach edge.Reach) (fetch wasm.Outside, done func(), err error) {
-	client, err := oauth.New(oauth.Options{Timeout: maxFetch, AllowHTTP: true, Reach: reach, Dial: dial})
+	client, err := oauth.New(oauth.Options{Timeout: maxFetch, AllowHTTP: true, Reach: reach, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		// What an HTTP client of the standard library gives a dial outlives the request.
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(ctx.Value(askedBy{}).(context.Context), cancel)()
+		return dial(ctx, network, address)
+	}})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -111,7 +121,7 @@ func ServerFetch(dial func(ctx context.Context, network, address string) (net.Co
 		}
 		ctx, cancel := context.WithTimeout(ctx, wait)
 		defer cancel()
-		r, err := client.Do(ctx, q)
+		r, err := client.Do(context.WithValue(ctx, askedBy{}, ctx), q)
 		switch {
 		case errors.Is(err, ErrNotAllowed):
 			return nil, abi.ErrDenied

@@ -1,20 +1,25 @@
 package guest_test
 
 import (
+	"context"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/filters/guest"
+	"github.com/weir-edge/weir/sdk/abi"
 )
 
 // TestFetch gets modules over HTTPS, knows them by their digest alone, and keeps
@@ -124,4 +129,88 @@ func TestFetchScript(t *testing.T) {
 	if asked != 2 {
 		t.Errorf("it was fetched %d times, want 2", asked)
 	}
+}
+
+// A server that asks one after another leaves few connections behind, whatever hosts it asks,
+// and connects for no request that is over: the places for both are those of all its sessions.
+func TestServerFetchLeavesNothing(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(http.NotFoundHandler())
+	defer s.Close()
+	var mu sync.Mutex
+	open := map[net.Conn]bool{}
+	dials, most := 0, 0
+	asking := func(dial func(context.Context) (net.Conn, error)) func(url string, millis int) int64 {
+		fetch, done, err := guest.ServerFetch(func(ctx context.Context, _, _ string) (net.Conn, error) {
+			mu.Lock()
+			dials++
+			most = max(most, dials)
+			mu.Unlock()
+			defer func() {
+				mu.Lock()
+				dials--
+				mu.Unlock()
+			}()
+			return dial(ctx)
+		}, edge.Reach{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(done)
+		return func(url string, millis int) int64 {
+			q := abi.HTTPRequest{Method: http.MethodGet, URL: url, Millis: uint64(millis)}
+			_, failed := fetch(t.Context(), q.Append(nil))
+			return failed
+		}
+	}
+	ask := asking(func(ctx context.Context) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, "tcp", s.Listener.Addr().String())
+		mu.Lock()
+		defer mu.Unlock()
+		open[c] = true
+		return held{c, func() {
+			mu.Lock()
+			defer mu.Unlock()
+			delete(open, c)
+		}}, err
+	})
+	for i := range 200 {
+		if failed := ask(fmt.Sprintf("http://host%d.test/", i), 0); failed != 0 {
+			t.Fatal(failed)
+		}
+	}
+	mu.Lock()
+	if len(open) > 40 {
+		t.Errorf("%d connections are open that nothing uses", len(open))
+	}
+	most = 0
+	mu.Unlock()
+	ask = asking(func(ctx context.Context) (net.Conn, error) {
+		select {
+		case <-ctx.Done():
+		case <-time.After(5 * time.Second):
+		}
+		return nil, context.DeadlineExceeded
+	})
+	for i := range 100 {
+		if failed := ask(fmt.Sprintf("http://host%d.test/", i), 1); failed != abi.ErrTimeout {
+			t.Fatal(failed)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if most > 10 {
+		t.Errorf("%d connections were being made at a time", most)
+	}
+}
+
+// held is a connection that says when it is closed.
+type held struct {
+	net.Conn
+	closed func()
+}
+
+func (c held) Close() error {
+	c.closed()
+	return c.Conn.Close()
 }
