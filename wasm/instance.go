@@ -117,6 +117,9 @@ func (g *Guest) newInstance(ctx context.Context) (in *instance, result []byte, e
 		if failed != nil {
 			err = failed
 		}
+		if in.linear != nil {
+			in.linear.Free() // the engine keeps it where it fails
+		}
 		return nil, nil, fmt.Errorf("guest %q: %w", g.binding.Name, err)
 	}
 	in.memory = in.module.ExportedMemory(abi.ExportMemory)

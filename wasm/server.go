@@ -307,6 +307,9 @@ func (s *Server) instantiate(in *Serving) (err error) {
 				err = fmt.Errorf("server: %w", failed)
 			}
 		}
+		if err != nil && in.linear != nil {
+			in.linear.Free() // the engine keeps it where it fails
+		}
 	}()
 	ctx := experimental.WithMemoryAllocator(context.Background(), allocate)
 	in.module, err = s.module.runtime.InstantiateModule(ctx, s.module.compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions())

@@ -2,6 +2,7 @@ package wasm
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -443,5 +444,42 @@ func TestServerOfGoSDK(t *testing.T) {
 	in.Stdin().CloseWrite()
 	if end := in.within(t, 10*time.Second); end != (ServerEnd{}) {
 		t.Errorf("at the end of its input: %+v", end)
+	}
+}
+
+// A module whose data does not fit into its memory fails at each start, when some of that is
+// written already: nothing is left of the instance, be it of a server or of a filter.
+func TestFailedStartsLeaveNothing(t *testing.T) {
+	if resident() == 0 {
+		t.Skip("what a process takes is not told here")
+	}
+	const pages, starts = 64, 50
+	filled := func(e *encoder) []byte {
+		e.memory = &span{min: pages}
+		e.data = append(e.data, [2]any{0, bytes.Repeat([]byte("x"), pages*pageSize)}, [2]any{pages*pageSize - 1, []byte("xx")})
+		return e.bytes()
+	}
+	e := newEncoder()
+	e.exports = append(e.exports, exportEntry{"memory", kindMemory, 0})
+	e.fn("_start", "", "", "")
+	server := openServer(t, filled(e), 16<<20)
+	guest, err := testCompiler(t).Compile(context.Background(), filled(guestEncoder()), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer guest.Close()
+	for what, start := range map[string]func() error{
+		"a server": func() error { _, err := server.Start(wasi.Config{}); return err },
+		"a filter": func() error { _, err := guest.Open(context.Background(), Binding{Name: "test"}); return err },
+	} {
+		before := resident()
+		for range starts {
+			if err := start(); err == nil || !strings.Contains(err.Error(), "out of bounds memory access") {
+				t.Fatalf("%s: %v", what, err)
+			}
+		}
+		if grown := resident() - before; grown > starts/2*pages*pageSize {
+			t.Errorf("%s: %d MiB are left of %d starts", what, grown>>20, starts)
+		}
 	}
 }
