@@ -6,7 +6,10 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Kind is what went wrong, as far as the answer to the client depends on it.
@@ -99,10 +102,15 @@ func Contain(log *slog.Logger, what string) {
 // through as Paid that it goes on with no call: it is charged then.
 var ErrUnpaid = errors.New("the request goes on with no call")
 
-// Printable bounds what is repeated of somebody's own words.
+// Printable bounds what is repeated of somebody's own words. They stand in quotes where they
+// are cut, or hold anything that does not print.
 func Printable(s string) string {
-	if len(s) > 128 {
-		return strconv.Quote(s[:128]) + "…"
+	const most = 128
+	if len(s) > most {
+		return strconv.Quote(s[:most]) + "…"
+	}
+	if strings.ContainsFunc(s, func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }) {
+		return strconv.Quote(s)
 	}
 	return s
 }

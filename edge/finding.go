@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Finding is what a check found out about a subject, for who runs the edge. The
@@ -86,24 +87,27 @@ func Count(n int, thing string) string {
 }
 
 // Clean removes from a text the control characters by which it could steer a
-// terminal: all but line ends and tabs.
+// terminal, all but line ends and tabs, and the marks of direction by which it
+// would be read in another order than it is written.
 func Clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n', r == '\t':
 			return r
-		case r < ' ', r == 0x7f, 0x80 <= r && r < 0xa0:
+		case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r):
 			return -1
 		}
 		return r
 	}, s)
 }
 
-// Brief cuts what a stranger says to a length that a line can have.
+// Brief is what a stranger says on one line, cut to a length that a line can have.
 func Brief(s string) string {
 	const most = 200
-	return Cut(Clean(s), most)
+	return Cut(oneLine.Replace(Clean(s)), most)
 }
+
+var oneLine = strings.NewReplacer("\n", " ", "\t", " ")
 
 // Cut cuts a text to so many bytes.
 func Cut(s string, most int) string {

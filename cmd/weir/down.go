@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -90,7 +91,7 @@ func (a *app) retire(ctx context.Context, paths workload.Paths) (done bool, err 
 func (a *app) systemctl(ctx context.Context, args ...string) error {
 	out, err := exec.CommandContext(ctx, "systemctl", append([]string{"--user"}, args...)...).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("systemctl --user %s: %w: %s", args[0], err, edge.Printable(string(out)))
+		return fmt.Errorf("systemctl --user %s: %w: %s", args[0], err, edge.Brief(strings.TrimSpace(string(out))))
 	}
 	return nil
 }

@@ -85,7 +85,7 @@ func (a *app) foreground(ctx context.Context, manifest []byte, wait time.Duratio
 		defer close(heard)
 		since := workload.LogOptions{Follow: true, Since: time.Now()}
 		_ = k.Logs(following, facts.Name, since, func(l workload.Line) { // it ends with the workload
-			told(workload.Event{Time: l.Time, Text: l.Source + ": " + edge.Printable(l.Text)})
+			told(workload.Event{Time: l.Time, Text: l.Source + ": " + edge.Clean(l.Text)})
 		})
 	}()
 	defer func() {

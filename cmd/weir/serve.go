@@ -105,7 +105,7 @@ func newLog(w io.Writer, s serve.Settings) *slog.Logger {
 	if s.LogFormat == "text" || s.LogFormat == "" && terminal(w) {
 		return slog.New(serve.Leveled(slog.NewTextHandler(w, options), level))
 	}
-	return slog.New(serve.Leveled(slog.NewJSONHandler(w, options), level))
+	return slog.New(serve.Leveled(slog.NewJSONHandler(cli.PlainJSON(w), options), level))
 }
 
 // draining returns a context that the first signal ends; a second one ends the

@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/cmd/weir/local"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/sandbox"
@@ -264,7 +265,7 @@ func keptLog(w io.Writer, s serve.Settings, keeper *atomic.Pointer[workload.Keep
 		level = slog.LevelInfo // Settings.Check lets no other word through
 	}
 	options := &slog.HandlerOptions{Level: slog.LevelDebug} // which a workload may ask for
-	var h slog.Handler = slog.NewJSONHandler(w, options)
+	var h slog.Handler = slog.NewJSONHandler(cli.PlainJSON(w), options)
 	if s.LogFormat == "text" || s.LogFormat == "" && terminal(w) {
 		h = slog.NewTextHandler(w, options)
 	}

@@ -153,7 +153,7 @@ func (a *app) install(ctx context.Context, paths workload.Paths, given []string)
 	}
 	if tool, err := exec.LookPath("systemd-analyze"); err == nil {
 		if out, err := exec.CommandContext(ctx, tool, "--user", "verify", path).CombinedOutput(); err != nil {
-			fmt.Fprintf(a.err, "systemd-analyze verify: %s\n", edge.Printable(string(out)))
+			fmt.Fprintf(a.err, "systemd-analyze verify: %s\n", edge.Brief(strings.TrimSpace(string(out))))
 		}
 	}
 	err = a.systemctl(ctx, "daemon-reload")
@@ -178,7 +178,7 @@ func (a *app) uninstall(ctx context.Context) error {
 	}
 	if runtime.GOOS == "darwin" {
 		if out, err := exec.CommandContext(ctx, "launchctl", "bootout", fmt.Sprintf("gui/%d/%s", os.Getuid(), agentName)).CombinedOutput(); err != nil {
-			fmt.Fprintf(a.err, "launchctl bootout: %s\n", edge.Printable(string(out)))
+			fmt.Fprintf(a.err, "launchctl bootout: %s\n", edge.Brief(strings.TrimSpace(string(out))))
 		}
 		return os.Remove(path)
 	}

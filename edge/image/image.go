@@ -260,7 +260,7 @@ func short(digest string) string {
 }
 
 // brief is an error of a library, or a text of a stranger, in a line.
-func brief(err error) string { return edge.Cut(edge.Printable(err.Error()), 300) }
+func brief(err error) string { return edge.Brief(err.Error()) }
 
 // reference is a name of an image.
 type reference struct {

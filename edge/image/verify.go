@@ -161,7 +161,7 @@ func (s *signature) verify(digest v1.Hash, rule *rule, trusted *root.TrustedRoot
 	case err != nil:
 		return "", s.fails(unreadable, "a signature of it cannot be read: %s", brief(err))
 	case of != digest.Hex:
-		return "", s.fails(ofAnother, "what is attached to it signs another image, %s", short("sha256:"+edge.Brief(edge.Printable(of))))
+		return "", s.fails(ofAnother, "what is attached to it signs another image, %s", short("sha256:"+edge.Brief(of)))
 	}
 	// 2. Its entry in a log.
 	entries, err := s.bundle.TlogEntries()
@@ -218,7 +218,7 @@ func (s *signature) subject(wanted string) (string, error) {
 			return "", err
 		}
 		if kind := statement.GetPredicateType(); !strings.HasPrefix(kind, "https://sigstore.dev/cosign/sign/") && !strings.HasPrefix(kind, "https://slsa.dev/provenance/") {
-			return "", fmt.Errorf("it is neither a signature nor a provenance, but a %s", edge.Brief(edge.Printable(kind)))
+			return "", fmt.Errorf("it is neither a signature nor a provenance, but a %s", edge.Brief(kind))
 		}
 		subjects := statement.GetSubject()
 		if len(subjects) == 0 || len(subjects) > maxSubjects {
@@ -340,7 +340,7 @@ func (s *signature) proven(material root.TrustedMaterial, digest v1.Hash, option
 
 // signerOf is who a certificate is of, for people.
 func signerOf(c *certificate.Summary) string {
-	return fmt.Sprintf("%s (%s)", edge.Brief(edge.Printable(c.SubjectAlternativeName)), edge.Brief(edge.Printable(c.Issuer)))
+	return fmt.Sprintf("%s (%s)", edge.Brief(c.SubjectAlternativeName), edge.Brief(c.Issuer))
 }
 
 // differs says in what a certificate is not that of an identity; "" for in nothing.
@@ -349,11 +349,11 @@ func (i *identity) differs(c *certificate.Summary) string {
 		{"the issuer", i.issuer, c.Issuer}, {"the repository", i.repository, c.SourceRepositoryURI}, {"the revision", i.ref, c.SourceRepositoryRef}, {"the runner", i.runner, c.RunnerEnvironment},
 	} {
 		if f.want != "" && f.want != f.is {
-			return fmt.Sprintf("%s is to be %s", f.what, edge.Brief(edge.Printable(f.want)))
+			return fmt.Sprintf("%s is to be %s", f.what, edge.Brief(f.want))
 		}
 	}
 	if !i.subject.MatchString(c.SubjectAlternativeName) {
-		return "the signer is to be " + edge.Brief(edge.Printable(i.names))
+		return "the signer is to be " + edge.Brief(i.names)
 	}
 	return ""
 }

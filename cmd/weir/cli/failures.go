@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -89,26 +87,6 @@ func (w *why) writeJSON(out io.Writer) {
 	}
 	all.Error = w.Error
 	_ = PrintJSON(out, all, "") // there is nobody else to tell
-}
-
-// PrintJSON writes a value as JSON with a line end, with indent for each level; "" for one
-// line.
-func PrintJSON(out io.Writer, value any, indent string) error {
-	e := json.NewEncoder(out)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", indent)
-	return e.Encode(value)
-}
-
-// WriteJSON writes JSON text with an indent.
-func WriteJSON(w io.Writer, text []byte) error {
-	var b bytes.Buffer
-	if err := json.Indent(&b, text, "", "  "); err != nil {
-		return err
-	}
-	b.WriteByte('\n')
-	_, err := w.Write(b.Bytes())
-	return err
 }
 
 // Gravest is the exit code of a command that failed in several ways: the one that its user has

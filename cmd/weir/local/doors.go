@@ -547,7 +547,7 @@ func unwritable(name string, said []string) string {
 	for i, next := range []string{"give it memory to write to there, weir run --writable %s, or a directory, -v HOST:%[1]s", "if it has to be the user of its image, weir run --run-as image; if it is to write there, --writable %s"} {
 		for _, line := range said {
 			if m := refusals()[i].FindStringSubmatch(line); m != nil {
-				return fmt.Sprintf(next, edge.Brief(edge.Printable(path.Dir(m[1]+m[2])))) + "; weir logs " + name
+				return fmt.Sprintf(next, edge.Brief(path.Dir(m[1]+m[2]))) + "; weir logs " + name
 			}
 		}
 	}

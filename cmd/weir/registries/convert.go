@@ -47,7 +47,7 @@ format has no word for stands in its _meta.`,
 				a.note(cmd, "left out: %s", edge.Brief(strings.Join(leftOut, ", ")))
 			}
 			if output == "" {
-				_, err = a.Out.Write(made)
+				_, err = cli.PlainJSON(a.Out).Write(made)
 				return err
 			}
 			if err := replace(output, made, 0o644); err != nil {
