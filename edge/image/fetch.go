@@ -1,6 +1,7 @@
 package image
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/base64"
@@ -315,20 +316,20 @@ func newGuard(registry string, cas []byte) *guard {
 		g.base.TLSClientConfig.VerifyConnection = func(tls.ConnectionState) error { return err }
 	}
 	var mu sync.Mutex
-	proxies := map[string]bool{}
+	proxies := map[string]bool{} // HOST:PORT, since what else listens there is none
 	g.base.Proxy = func(r *http.Request) (*url.URL, error) {
 		u, err := http.ProxyFromEnvironment(r)
 		if u != nil {
+			port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}[u.Scheme])
 			mu.Lock()
-			proxies[u.Hostname()] = true
+			proxies[net.JoinHostPort(u.Hostname(), port)] = true
 			mu.Unlock()
 		}
 		return u, err
 	}
 	g.base.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		host := hostOf(addr)
 		mu.Lock()
-		named := host == g.home || proxies[host]
+		named := hostOf(addr) == g.home || proxies[addr]
 		mu.Unlock()
 		d := net.Dialer{Timeout: dialWithin, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
 			at, err := netip.ParseAddrPort(address)
