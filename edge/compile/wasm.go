@@ -54,6 +54,7 @@ func (c *compiler) module(o *object, s *v1beta1.MCPServer) *Workload {
 		{"spec.run.writable", "it has the directories of spec.volumes alone: mount one that may be written to", len(run.Writable) > 0},
 		{"spec.run.cpus", "what it may compute at a stretch is bounded already", run.CPUs != ""},
 		{"spec.run.sandbox", "it needs none: it has what it is given and nothing of this machine's", run.Sandbox != "" && run.Sandbox != v1beta1.SandboxAuto},
+		{"spec.run.runAs", "it runs as no user of this machine's", run.RunAs != ""},
 		{"spec.run.allowPrivileged", "it has no rights of this machine's", run.AllowPrivileged},
 		{"spec.run.publish", "it listens at no port", len(run.Publish) > 0},
 		{"spec.run.network", "it is in no network", run.Network != "" && run.Network != "none"},

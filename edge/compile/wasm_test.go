@@ -75,6 +75,7 @@ func TestModuleRefused(t *testing.T) {
 		"{image: 'wasm:///a.wasm', run: {memory: 1Ki}}":                                     "from 1Mi to 256Mi",
 		"{image: 'wasm:///a.wasm', run: {cpus: '1'}}":                                       "leave this out",
 		"{image: 'wasm:///a.wasm', run: {sandbox: bwrap}}":                                  "it needs none",
+		"{image: 'wasm:///a.wasm', run: {runAs: '1000'}}":                                   "spec.run.runAs: a server in WebAssembly: it runs as no user",
 		"{image: 'wasm:///a.wasm', run: {network: host}}":                                   "it is in no network",
 		"{image: 'wasm:///a.wasm', run: {isolateNetwork: false}}":                           "it is in no network",
 		"{image: 'wasm:///a.wasm', run: {writable: [/x]}}":                                  "mount one that may be written to",
