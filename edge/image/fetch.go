@@ -1,6 +1,7 @@
 package image
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -9,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/netip"
@@ -33,6 +35,7 @@ const (
 	maxRequests   = 200
 	maxTaken      = 64 << 20 // bytes of all answers
 	maxAnswer     = 8 << 20  // bytes of one
+	maxParts      = 100_000  // commas of a description or a bundle: one takes a hundred times its length as it is read
 	maxSignature  = 4 << 20  // bytes of one bundle
 	maxSignatures = 32       // that are looked at, of each kind
 	dialWithin    = 10 * time.Second
@@ -191,8 +194,12 @@ func (r *registry) blob(d v1.Descriptor, opts []remote.Option) ([]byte, error) {
 	}
 	defer body.Close()
 	text, err := io.ReadAll(io.LimitReader(body, maxSignature+1))
-	if err == nil && len(text) > maxSignature {
+	switch {
+	case err != nil:
+	case len(text) > maxSignature:
 		err = fmt.Errorf("a signature of more than %d bytes", maxSignature)
+	case bytes.Count(text, comma) > maxParts:
+		err = fmt.Errorf("a signature of more than %d parts", maxParts)
 	}
 	return text, err
 }
@@ -368,20 +375,28 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer.Body = &bounded{answer.Body, g, g.most}
+	body := &bounded{answer.Body, g, g.most, math.MaxInt}
+	if r.Header.Get("Accept") != "" { // what is asked for is a description, and not the bytes of something
+		body.left, body.parts = maxAnswer, maxParts
+	}
+	answer.Body = body
 	return answer, nil
 }
+
+var comma = []byte(",")
 
 // bounded is the body of an answer.
 type bounded struct {
 	io.ReadCloser
 	guard *guard
-	left  int64
+	left  int64 // bytes
+	parts int   // commas
 }
 
 func (b *bounded) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if b.left -= int64(n); b.left < 0 || b.guard.taken.Add(int64(n)) > maxTaken {
+	b.parts -= bytes.Count(p[:n], comma)
+	if b.left -= int64(n); b.left < 0 || b.parts < 0 || b.guard.taken.Add(int64(n)) > maxTaken {
 		return 0, errors.New("the registry answers with more than an image's description and signatures can be")
 	}
 	return n, err

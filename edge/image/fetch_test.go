@@ -210,6 +210,9 @@ func TestForms(t *testing.T) {
 			return []byte(strings.Replace(string(b), `"sig":"`, `"sig":"AAAA`, 1))
 		}}, true, "its signature does not hold"},
 		{"no bundle", signer.Signing{Identity: by, Issuer: issuer, Spoil: func([]byte) []byte { return []byte("{}") }}, true, "a signature of it cannot be read"},
+		{"a bundle of too many parts", signer.Signing{Identity: by, Issuer: issuer, Spoil: func([]byte) []byte {
+			return []byte(`{"verificationMaterial":{"tlogEntries":[` + strings.Repeat("{},", maxParts+1) + `{}]}}`)
+		}}, true, "a signature of more than 100000 parts"},
 		{"in no log, with a time", signer.Signing{Identity: by, Issuer: issuer, Unlogged: true, Stamped: true}, false, ""},
 		{"cosign's in no log, with a time", signer.Signing{Identity: by, Issuer: issuer, Unlogged: true, Stamped: true, Tagged: true}, false, ""},
 		{"in no log, without a time", signer.Signing{Identity: by, Issuer: issuer, Unlogged: true}, false, "its signature does not hold"},
@@ -417,7 +420,7 @@ func TestGuard(t *testing.T) {
 func TestBounded(t *testing.T) {
 	g := &guard{}
 	read := func(size int64) error {
-		n, err := io.Copy(io.Discard, &bounded{io.NopCloser(io.LimitReader(endless{}, size)), g, maxAnswer})
+		n, err := io.Copy(io.Discard, &bounded{io.NopCloser(io.LimitReader(endless{}, size)), g, maxAnswer, maxParts})
 		if n > maxAnswer {
 			t.Errorf("%d bytes of one answer", n)
 		}

@@ -119,6 +119,18 @@ func TestModule(t *testing.T) {
 			t.Errorf("%s: %+v, %v", what, m, err)
 		}
 	}
+	// A description whose parts take gigabytes when they are read is not read.
+	s.meddle = func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.Contains(r.URL.Path, "/manifests/") {
+			return false
+		}
+		w.Header().Set("Content-Type", string(types.OCIManifestSchema1))
+		_, _ = w.Write([]byte(`{"layers":[` + strings.Repeat("{},", maxParts+1) + `{}]}`))
+		return true
+	}
+	if m, err := s.images.Module(context.Background(), s.host+"/good:1", 32<<20); err == nil || !strings.Contains(err.Error(), "more than an image's description") {
+		t.Errorf("many parts: %+v, %v", m, err)
+	}
 	s.meddle = nil
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
