@@ -452,3 +452,16 @@ func (b *lockedBuffer) String() string {
 	defer b.mu.Unlock()
 	return b.b.String()
 }
+
+// A command of several workloads fails as each of its failures alone does.
+func TestStartFailsWithItsCode(t *testing.T) {
+	for _, code := range []workload.Code{workload.CodeBuild, workload.CodePull, workload.CodeStart, workload.CodeLogin, workload.CodeRefused, workload.CodeSandbox, workload.CodeTaken, workload.CodeInvalid, workload.CodeFault} {
+		failed := &workload.Error{Code: code, Message: "no"}
+		m := newFakeManager()
+		m.faults = map[string]error{"start odd": failed}
+		a, _, said := asking(t, m)
+		if got := a.run([]string{"start", "odd"}); got != code.Exit() {
+			t.Errorf("%s: exit %d, and not %d: %s", code, got, code.Exit(), said)
+		}
+	}
+}

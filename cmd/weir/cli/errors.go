@@ -22,6 +22,8 @@ const (
 	ExitTaken      = 7   // the name or the port is taken
 	ExitSandbox    = 8   // no engine, sandbox or grade that was asked for
 	ExitRefused    = 9   // a rule refuses it
+	ExitBuild      = 42  // an image cannot be built
+	ExitPull       = 43  // an image cannot be had
 	ExitStart      = 44  // the server ended, or did not introduce itself in time
 	ExitLogin      = 45  // somebody has to log in
 	ExitSignal     = 128 // plus the number of the signal

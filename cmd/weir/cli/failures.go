@@ -92,12 +92,12 @@ func (w *why) writeJSON(out io.Writer) {
 // Gravest is the exit code of a command that failed in several ways: the one that its user has
 // to know of first.
 func Gravest(codes []int) int {
-	for _, code := range []int{ExitSignal + 2, ExitFault, ExitStart, ExitLogin, ExitRefused, ExitSandbox, ExitTaken, ExitConnection, ExitUsage, ExitMissing} {
+	for _, code := range []int{ExitSignal + 2, ExitFault, ExitBuild, ExitPull, ExitStart, ExitLogin, ExitRefused, ExitSandbox, ExitTaken, ExitConnection, ExitUsage, ExitMissing} {
 		if slices.Contains(codes, code) {
 			return code
 		}
 	}
-	return ExitOK
+	return slices.Max(append(codes, ExitOK)) // one that is in no order yet is a failure all the same
 }
 
 // Fail prints an error and returns its exit code.

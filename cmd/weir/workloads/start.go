@@ -51,8 +51,9 @@ func (a *Commands) starting(name, short, long string, already workload.State, do
 
 ` + severalHelp + `
 
-Exit codes: 44 the server ended or did not introduce itself in time, 45 somebody has
-to log in, 8 and 9 it may not run as it was asked for.`,
+Exit codes: 42 its image cannot be built, 43 it cannot be had, 44 the server ended or did
+not introduce itself in time, 45 somebody has to log in, 8 and 9 it may not run as it was
+asked for.`,
 		Example: "  weir " + name + " files\n  weir " + name + " files search --wait 5m\n  weir " + name + " --group work\n  weir " + name + " --all --format json",
 	}
 	s.add(a, cmd)
