@@ -267,3 +267,16 @@ func TestImageOfEntry(t *testing.T) {
 		t.Errorf("exit %d: %s", code, said)
 	}
 }
+
+// An image that was fetched by its digest is there by its name, too, while its registry is away.
+func TestImageWithoutRegistry(t *testing.T) {
+	p := newPulled(t)
+	p.write(".config/weir/image-policy.yaml", "images:\n"+p.identities("*"))
+	p.signer.Sign(p.push("tool:1", "good"), signer.Signing{Identity: imageSigner, Issuer: imageIssuer}, p.registry.Login())
+	p.ask("run", p.registry.Named("tool:1"), "--name", "tool", "--permission-profile", "none")
+	p.ask("stop", "tool")
+	p.registry.Stop()
+	if said, code := p.try("start", "tool"); code != 0 || !strings.Contains(said, "its registry cannot be asked") {
+		t.Errorf("exit %d: %s", code, said)
+	}
+}

@@ -316,3 +316,12 @@ func (e *Engine) Tag(ctx context.Context, image, tag string) error {
 	}
 	return nil
 }
+
+// Name gives an image that was pulled by its digest the name that it was asked for by, as a pull
+// by that name does: so it is found while its registry cannot be asked.
+func (e *Engine) Name(ctx context.Context, image, name string) error {
+	if strings.Contains(name, "@") || !strings.Contains(image, "@") {
+		return nil
+	}
+	return e.Tag(ctx, image, name)
+}

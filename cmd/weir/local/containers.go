@@ -212,7 +212,10 @@ func (l *contained) pull() error {
 	}
 	// 2. The engine has it, or gets it.
 	if choice.Pull {
-		if err = l.get(ctx, e, choice.Image); err != nil && choice.Fallback == "" {
+		if err = l.get(ctx, e, choice.Image); err == nil {
+			err = e.Name(ctx, choice.Image, l.config.Image)
+		}
+		if err != nil && choice.Fallback == "" {
 			return err
 		}
 		if err != nil {
