@@ -268,6 +268,100 @@ func TestImageOfEntry(t *testing.T) {
 	}
 }
 
+// The base of a build is an image like any other: who made it is verified, and what was verified
+// is what is built on. What came of a build is known by its digest, and nothing else is.
+func TestImageOfBuild(t *testing.T) {
+	p := newPulled(t)
+	packager, err := engine.Build(t.TempDir(), "edge/edgetest/packager")
+	if err != nil {
+		t.Fatal(err)
+	}
+	push := func(text, says string) name.Digest {
+		archive, err := engine.Image(text, engine.Config{Env: []string{"PATH=/usr/bin", "MADE=" + says}}, map[string]string{"/usr/bin/npm": packager, "/usr/bin/node": p.boxed}, map[string]string{"/tmp/there": ""})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.registry.Push(text, archive)
+	}
+	login := p.registry.Login()
+	p.write(".config/weir/image-policy.yaml", "images:\n"+p.identities("*"))
+	p.signer.Sign(push("base:1", "good"), signer.Signing{Identity: imageSigner, Issuer: imageIssuer}, login)
+	push("plain:1", "plain")
+	base, plain := p.registry.Named("base:1"), p.registry.Named("plain:1")
+	const server = "npx://scripted@1.0.0"
+	run := func(base string, more ...string) (string, int) {
+		return p.try(append([]string{"run", server, "--name", "tool", "--runtime-image", base, "--permission-profile", "none"}, more...)...)
+	}
+	made := func(image string) string { return p.engine.Raw(t, "/images/"+image+"/json") }
+
+	// 1. One that nobody has signed.
+	for _, args := range [][]string{{"run", server, "--permission-profile", "none"}, {"build", server}} {
+		said, code := p.try(append(args, "--runtime-image", plain, "--image-verification", "enabled")...)
+		if code != 9 || !strings.Contains(said, "image "+plain+" is not verified: no signature of sha256:") {
+			t.Errorf("%q: exit %d: %s", args, code, said)
+		}
+	}
+	if images := p.engine.Images(t); len(images) > 0 || len(p.engine.Containers(t)) > 0 {
+		t.Errorf("of what was refused there are %q", images)
+	}
+	said, code := run(plain)
+	if status := p.ask("status", "tool"); code != 0 || !strings.Contains(said, "warning: image "+plain+" is not verified: no signature") || !strings.Contains(status, "no signature of sha256:") {
+		t.Errorf("warn: exit %d: %s\n%s", code, said, status)
+	}
+	p.ask("rm", "tool", "--keep-image")
+	if said, code = run(plain, "--image-verification", "disabled"); code != 0 || strings.Contains(said, "warning") || !strings.Contains(p.ask("status", "tool"), "not verified: --image-verification disabled") {
+		t.Errorf("disabled: exit %d: %s", code, said)
+	}
+	p.ask("rm", "tool", "--keep-image")
+	if said, code = run(plain, "--image-verification", "enabled"); code != 9 {
+		t.Errorf("what was built before with a warning runs: exit %d: %s", code, said)
+	}
+
+	// 2. One that is signed, also when its tag moves in the engine.
+	built := strings.TrimSpace(p.ask("build", server, "--runtime-image", base, "--image-verification", "enabled"))
+	built = built[strings.LastIndexByte(built, '\n')+1:]
+	if said, code = run(base, "--image-verification", "enabled"); code != 0 || strings.Contains(said, "npm install") || !strings.Contains(p.ask("status", "tool"), "signed by release@example.com") {
+		t.Errorf("enabled: exit %d: %s", code, said)
+	}
+	p.ask("rm", "tool", "--keep-image")
+	p.engine.Load(t, base, engine.Config{Env: []string{"PATH=/usr/bin", "MADE=evil"}}, map[string]string{"/usr/bin/npm": packager, "/usr/bin/node": p.boxed}, nil)
+	if said, code = run(base, "--image-verification", "enabled"); code == 0 {
+		t.Errorf("a base that was made on this machine counts as the one that is signed: %s", said)
+	}
+
+	// 3. What was built is known by its digest, by whatever name.
+	if !strings.Contains(made(built), "MADE=good") {
+		t.Errorf("%s is built on %s", built, made(built))
+	}
+	p.engine.Do(t, "POST", "/images/"+built+"/tag?repo=mine&tag=1")
+	if said, code = p.try("run", "mine:1", "--name", "mine", "--image-verification", "enabled", "--permission-profile", "none"); code != 0 || !strings.Contains(p.ask("status", "mine"), "built on this machine, on "+base+" signed by") {
+		t.Errorf("exit %d: %s", code, said)
+	}
+
+	// 4. What somebody else put under its tag, with its labels, is not.
+	p.signer.Sign(push("base:2", "good"), signer.Signing{Identity: imageSigner, Issuer: imageIssuer}, login)
+	base = p.registry.Named("base:2")
+	built = strings.TrimSpace(p.ask("build", server, "--runtime-image", base, "--image-verification", "enabled"))
+	built = built[strings.LastIndexByte(built, '\n')+1:]
+	p.engine.Load(t, built, engine.Config{Env: []string{"MADE=evil"}, Entrypoint: []string{"/boxed"}, Labels: map[string]string{"weir.dev/build": server}}, map[string]string{"/boxed": p.boxed}, nil)
+	if said, code = run(base, "--image-verification", "enabled"); code != 0 || !strings.Contains(said, "npm install") || !strings.Contains(made(built), "MADE=good") {
+		t.Errorf("exit %d: %s", code, said)
+	}
+	p.ask("rm", "tool", "--keep-image")
+	p.engine.Load(t, built, engine.Config{Env: []string{"MADE=evil"}, Entrypoint: []string{"/boxed"}, Labels: map[string]string{"weir.dev/build": server}}, map[string]string{"/boxed": p.boxed}, nil)
+	if said, code = run(base); code != 0 || !strings.Contains(said, "warning: image "+built+" is not known to be of a build of yours") {
+		t.Errorf("exit %d: %s", code, said)
+	}
+	p.ask("rm", "tool", "--keep-image")
+
+	// 5. Without its registry what is there is used, and a note says so.
+	p.ask("build", server, "--runtime-image", base, "--rebuild")
+	p.registry.Stop()
+	if said, code = run(base); code != 0 || strings.Contains(said, "npm install") || !strings.Contains(said, "its registry cannot be asked") {
+		t.Errorf("exit %d: %s", code, said)
+	}
+}
+
 // An image that was fetched by its digest is there by its name, too, while its registry is away.
 func TestImageWithoutRegistry(t *testing.T) {
 	p := newPulled(t)

@@ -57,6 +57,9 @@ type Want struct {
 	// A rule of the user's takes its place.
 	Signer *v1beta1.ImageSigner
 
+	// Anew says that what the registry has now is meant, also of a tag that the engine has.
+	Anew bool
+
 	// Held asks the container engine what it has by the name; required.
 	Held func(ctx context.Context) (*Held, error)
 }
@@ -65,6 +68,10 @@ type Want struct {
 type Held struct {
 	// Digests are what registries call it, NAME@DIGEST; none of an image that came from none.
 	Digests []string
+
+	// Built is what is known of an image that this user's own build made: nobody signs it. nil
+	// for any other.
+	Built *Choice
 }
 
 // Choice is what is to be run, and what is known of it.
@@ -115,6 +122,10 @@ func (i *Images) Choose(ctx context.Context, w Want) (*Choice, error) {
 		return c, nil
 	}
 
+	if held != nil && held.Built != nil && (held.Built.Verified != "" || w.Mode != v1beta1.VerifyEnabled) {
+		return held.Built, nil
+	}
+
 	// 1. Who has to have signed it.
 	rule, err := i.rule(ref, w.Signer)
 	if err != nil {
@@ -140,7 +151,7 @@ func (i *Images) Choose(ctx context.Context, w Want) (*Choice, error) {
 	case held != nil && len(digests) == 0: // it was made on this machine: nobody knows what is elsewhere by its name
 		c.Image = w.Name
 		return i.settle(w, c, &Error{Refused, about(w.Name) + "it came from no registry, so that nothing says who made it", "push it to a registry and sign it there, or run it with --image-verification warn"})
-	case held == nil || ref.moving():
+	case held == nil || ref.moving() || w.Anew:
 		digest, err := r.resolve(ctx, ref)
 		switch {
 		case err == nil:

@@ -15,6 +15,7 @@ import (
 	"github.com/weir-edge/weir/edge/container/build"
 	"github.com/weir-edge/weir/edge/image"
 	"github.com/weir-edge/weir/edge/runner"
+	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/edge/workload"
 )
 
@@ -25,13 +26,29 @@ type building struct {
 }
 
 // newBuilds makes images with the engine of a machine. spool is a directory of this user's alone;
-// images know logins.
-func newBuilds(m *container.Machine, spool string, images *image.Images) *build.Builds {
+// images know logins, and who has to have made a base.
+func newBuilds(m *container.Machine, spool string, images *image.Images, mode v1beta1.ImageVerification) *build.Builds {
 	home, err := os.UserHomeDir()
 	if err != nil {
 		home = ""
 	}
-	return &build.Builds{Machine: m, Spool: spool, Home: home, Lookup: os.LookupEnv, Log: m.Log, Login: images.Login}
+	return &build.Builds{Machine: m, Spool: spool, Home: home, Lookup: os.LookupEnv, Log: m.Log, Login: images.Login, Choose: Bases(images, mode, m.State)}
+}
+
+// Bases is build.Builds.Choose: bases are chosen as images of workloads are. Whoever signs the
+// image of an entry of a registry has made none of them. state is that of the builds.
+func Bases(images *image.Images, mode v1beta1.ImageVerification, state string) func(context.Context, *container.Engine, string, bool) (*build.Chosen, error) {
+	return func(ctx context.Context, e *container.Engine, name string, anew bool) (*build.Chosen, error) {
+		c, err := images.Choose(ctx, image.Want{Name: name, Mode: mode, Anew: anew, Held: heldBy(e, state, name)})
+		if err != nil {
+			return nil, err
+		}
+		chosen := &build.Chosen{Image: c.Image, Pull: c.Pull && c.Image == name, Verified: c.Verified, Notes: c.Notes}
+		if mode == v1beta1.VerifyDisabled {
+			chosen.Verified = "" // nobody has looked
+		}
+		return chosen, nil
+	}
 }
 
 // request is what is asked for, as the files that it names are now.
@@ -55,6 +72,8 @@ func (l *contained) build() error {
 	if err != nil {
 		return err
 	}
+	mode := l.source.want.Mode
+	r.Proven = mode == v1beta1.VerifyEnabled
 	began := false
 	r.Told = func(s build.Step) {
 		if !began {
@@ -74,6 +93,13 @@ func (l *contained) build() error {
 	for _, note := range done.Notes {
 		l.said(note)
 	}
+	choice := &image.Choice{Image: done.Tag, Verified: done.Verified, Notes: done.Doubts}
+	if mode == v1beta1.VerifyDisabled {
+		choice.Verified, choice.Notes = "not verified: --image-verification disabled", nil
+	}
+	if l.source.told != nil {
+		l.source.told(choice)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.config.Image = done.ID
@@ -91,6 +117,15 @@ func took(d time.Duration) string {
 		return fmt.Sprintf("%.1f s", d.Seconds())
 	}
 	return fmt.Sprintf("%.0f s", d.Seconds())
+}
+
+// Unproven is the error of an image for the user.
+func Unproven(err *image.Error) *workload.Error {
+	e := &workload.Error{Code: workload.CodeRefused, Message: err.What, Next: err.Next}
+	if err.Kind == image.NoPull {
+		e.Code, e.Passing = workload.CodePull, true
+	}
+	return e
 }
 
 // BuildFailure is the error of a build for the user; nil where err is none.

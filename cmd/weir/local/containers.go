@@ -12,6 +12,7 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/container"
+	"github.com/weir-edge/weir/edge/container/build"
 	"github.com/weir-edge/weir/edge/image"
 	"github.com/weir-edge/weir/edge/sandbox"
 	"github.com/weir-edge/weir/edge/stdio"
@@ -195,17 +196,7 @@ func (l *contained) pull() error {
 	}
 	// 1. Which image that is, and who made it.
 	want := l.source.want
-	want.Name, want.Held = l.config.Image, func(ctx context.Context) (*image.Held, error) {
-		has, err := e.Image(ctx, l.config.Image)
-		var known *container.Error
-		if errors.As(err, &known) && known.Kind == container.NoImage {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		return &image.Held{Digests: has.Digests}, nil
-	}
+	want.Name, want.Held = l.config.Image, heldBy(e, l.machine.State, l.config.Image)
 	choice, err := l.source.images.Choose(ctx, want)
 	if err != nil {
 		return err
@@ -233,6 +224,28 @@ func (l *contained) pull() error {
 	l.image = choice.Image
 	l.mu.Unlock()
 	return nil
+}
+
+// heldBy is image.Want.Held of an engine.
+func heldBy(e *container.Engine, state, name string) func(context.Context) (*image.Held, error) {
+	return func(ctx context.Context) (*image.Held, error) {
+		has, err := e.Image(ctx, name)
+		var known *container.Error
+		if errors.As(err, &known) && known.Kind == container.NoImage {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		held := &image.Held{Digests: has.Digests}
+		if own := build.Own(state, has.ID); own != nil {
+			held.Built = &image.Choice{Image: has.ID, Verified: own.Verified}
+			if own.Verified == "" {
+				held.Built.Notes = []string{"image " + name + " was built on this machine, on what nothing says who made it"}
+			}
+		}
+		return held, nil
+	}
 }
 
 // get has the engine pull an image, with the user's login.

@@ -497,10 +497,7 @@ func (o *opened) why(err error) error {
 	case errors.As(failed, &unbuilt):
 		return BuildFailure(o.Name, unbuilt)
 	case errors.As(failed, &unproven):
-		e.Code, e.Message, e.Next = workload.CodeRefused, unproven.What, unproven.Next
-		if unproven.Kind == image.NoPull {
-			e.Code, e.Passing = workload.CodePull, true
-		}
+		*e = *Unproven(unproven)
 	case errors.As(failed, &engine):
 		*e = *EngineFailure(engine)
 		if engine.Kind == container.NoEngine {

@@ -297,7 +297,7 @@ func (l *Locals) starter(s *serve.Starting, environment func(context.Context) ([
 		}
 		one := newContained(engines, c, from, s.Log)
 		if w.Build != nil {
-			one.building = &building{newBuilds(engines, state, from.images), w.Build}
+			one.building = &building{newBuilds(engines, state, from.images, w.Verification), w.Build}
 		}
 		return one, nil
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/weir-edge/weir/edge/container/build"
 	"github.com/weir-edge/weir/edge/image"
 	"github.com/weir-edge/weir/edge/runner"
+	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/edge/workload"
 )
 
@@ -37,6 +39,7 @@ type buildFlags struct {
 	packages       []string
 	secrets        []string
 	pull, rebuild  bool
+	verification   string
 }
 
 // Build is `weir build`.
@@ -57,6 +60,9 @@ own settings name (.npmrc, UV_DEFAULT_INDEX, go env), without their credentials.
 an index is a file that the build alone sees: --build-secret npmrc=FILE is npm's
 configuration, netrc=FILE that of uv and Go, pip.conf=FILE and uv.toml=FILE theirs; any
 other is at /run/secrets/NAME. It is in memory, and in no image.
+
+Who made a base is verified as it is of an image that "weir run" runs: by the rules of
+image-policy.yaml.
 
 The last line of the output is the name of the image.
 
@@ -83,11 +89,13 @@ failed, 43 a base cannot be had.`,
 	f.StringArrayVar(&x.packages, "runtime-add-package", nil, "`PACKAGE`: of the base's system, to install in the image; may be repeated")
 	f.StringVar(&x.ca, "ca-cert", "", "`FILE`: authorities in PEM that the build trusts, too")
 	f.StringArrayVar(&x.secrets, "build-secret", nil, "`NAME=FILE`: a file that the build alone sees; may be repeated")
+	f.StringVar(&x.verification, "image-verification", string(v1beta1.VerifyWarn), "`MODE`: whether who made the bases is verified: warn, enabled, disabled")
 	f.BoolVar(&x.pull, "pull", false, "look for newer bases, and build anew where there is one")
 	f.BoolVar(&x.rebuild, "rebuild", false, "build anew also what is there")
 	for _, name := range []string{"tag", "runtime-image", "runtime-add-package"} {
 		cli.MustRegister(cmd, name, nil)
 	}
+	cli.MustRegister(cmd, "image-verification", []string{"warn", "enabled", "disabled"})
 	cli.AddFormat(cmd, "text", "json")
 	return cmd
 }
@@ -122,11 +130,17 @@ func (a *Commands) build(cmd *cobra.Command, x *buildFlags, word string) error {
 			steps.Show(edge.Clean(local.StepLine(s)))
 		}
 	}
-	builds := &build.Builds{Machine: m, Spool: paths.State, Home: home, Lookup: a.Lookup, Log: log, Login: (&image.Images{}).Login}
+	images := &image.Images{PolicyFile: filepath.Join(paths.Config, image.PolicyFile), RootsFile: filepath.Join(paths.Config, image.RootsFile)}
+	mode := v1beta1.ImageVerification(x.verification)
+	builds := &build.Builds{Machine: m, Spool: paths.State, Home: home, Lookup: a.Lookup, Log: log, Login: images.Login, Choose: local.Bases(images, mode, paths.State)}
+	r.Proven = mode == v1beta1.VerifyEnabled
 	done, err := builds.Build(ctx, r)
 	steps.End()
 	if err != nil {
 		return cli.Interrupted(ctx, buildProblem(word, err))
+	}
+	if mode != v1beta1.VerifyDisabled {
+		done.Notes = append(done.Notes, done.Doubts...)
 	}
 	for _, text := range done.Notes {
 		fmt.Fprintf(a.Err, "%s %s\n", a.Paint(a.Err, cli.Dim, cmd.CommandPath()+": note:"), edge.Clean(text))
@@ -154,6 +168,9 @@ func (x *buildFlags) request(word string) (r build.Request, err error) {
 		if r.Source.Dir, err = filepath.Abs(r.Source.Dir); err != nil {
 			return r, err
 		}
+	}
+	if !slices.Contains([]string{"warn", "enabled", "disabled"}, x.verification) {
+		return r, cli.Usagef("--image-verification: %s is none of warn, enabled and disabled", cli.Brief(x.verification))
 	}
 	if err := runner.CheckBase(x.image, nil); err != nil {
 		return r, cli.Usagef("--runtime-image: %s", err)
@@ -209,7 +226,10 @@ func readBounded(path string, most int64) ([]byte, error) {
 func buildProblem(word string, err error) error {
 	var failed *build.Error
 	var engine *container.Error
+	var unproven *image.Error
 	switch {
+	case errors.As(err, &unproven):
+		return local.Unproven(unproven)
 	case errors.As(err, &failed):
 		return local.BuildFailure(edge.Brief(word), failed)
 	case errors.As(err, &engine):

@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -47,6 +48,10 @@ type Builds struct {
 	// none.
 	Login func(ctx context.Context, image string) (edge.Secret, error)
 
+	// Choose says which image a base is, and refuses one by who made it; anew says that what its
+	// registry has now is meant. nil takes each base by its name.
+	Choose func(ctx context.Context, e *container.Engine, name string, anew bool) (*Chosen, error)
+
 	mu    sync.Mutex
 	turns map[string]*turn // by tag: one build at a time
 }
@@ -62,8 +67,20 @@ type Request struct {
 	Pull         bool              // the bases are looked for anew
 	Rebuild      bool              // also where it is there already
 
+	// Proven says that nothing but an image of a build that this user made will do: one that is
+	// there under the tag, and is none, is built anew.
+	Proven bool
+
 	// Told is called with each step as it begins and as it ends; nil for nobody.
 	Told func(Step)
+}
+
+// Chosen is an image that a build is made on.
+type Chosen struct {
+	Image    string   // that is meant: by digest, where one is known
+	Pull     bool     // the engine has to get it, also where it has one of that name
+	Verified string   // who made it; "" where that is not certain
+	Notes    []string // why it is not certain
 }
 
 // Step is one of a build.
@@ -79,6 +96,9 @@ type Result struct {
 	ID    string
 	Built bool     // now, and not before
 	Notes []string // for people, a line each
+
+	Verified string   // who made what it is built on; "" where that is not certain
+	Doubts   []string // why it is not certain
 }
 
 // Error says why a build failed.
@@ -151,11 +171,17 @@ func (b *Builds) Build(ctx context.Context, r Request) (*Result, error) {
 	defer j.close()
 
 	// 1. Its tag, by all that goes in.
+	var err error
 	if r.Source.Dir != "" {
-		var err error
 		if j.tree, err = readTree(r.Source.Dir, b.Spool); err != nil {
 			return nil, err
 		}
+	}
+	if j.engine, err = b.Machine.Engine(ctx); err != nil {
+		return nil, err
+	}
+	if err = j.choose(ctx); err != nil {
+		return nil, err
 	}
 	tag := j.tag()
 	free, err := b.turn(ctx, tag)
@@ -165,9 +191,6 @@ func (b *Builds) Build(ctx context.Context, r Request) (*Result, error) {
 	defer free()
 
 	// 2. Whether it is there.
-	if j.engine, err = b.Machine.Engine(ctx); err != nil {
-		return nil, err
-	}
 	there, err := j.engine.Base(ctx, tag)
 	if known := new(container.Error); errors.As(err, &known) && known.Kind == container.NoImage {
 		there, err = nil, nil
@@ -177,6 +200,9 @@ func (b *Builds) Build(ctx context.Context, r Request) (*Result, error) {
 	}
 	if there != nil && there.Label(container.LabelBuilt) == "" {
 		return nil, &container.Error{Kind: container.Refused, What: "the container engine has an image " + tag + " that was not built here", Next: "remove it, or give it another name"}
+	}
+	if there != nil && r.Proven && Own(b.Machine.State, there.ID) == nil {
+		there = nil
 	}
 	if there != nil && !r.Rebuild && !r.Pull && (r.Source.Exact() || r.Source.Dir != "") {
 		return j.result(ctx, tag, false)
@@ -248,6 +274,7 @@ type job struct {
 	index  index
 	tree   *tree // of a directory; nil for none
 	engine *container.Engine
+	chosen [2]*Chosen // the bases, as bases has them
 	notes  []string
 
 	builder *container.Builder
@@ -283,7 +310,7 @@ func (j *job) tag() string {
 	if j.tree != nil {
 		digest = j.tree.digest
 	}
-	text, err := json.Marshal([]any{recipeVersion, j.Source.Scheme, j.Source.Package, j.Source.Version, digest, j.bases(), slices.Sorted(slices.Values(j.AddPackages)), j.index.decides()})
+	text, err := json.Marshal([]any{recipeVersion, j.Source.Scheme, j.Source.Package, j.Source.Version, digest, j.meant(), slices.Sorted(slices.Values(j.AddPackages)), j.index.decides()})
 	if err != nil {
 		panic(err) // it is text
 	}
@@ -309,17 +336,72 @@ func (j *job) bases() [2]string {
 	return [2]string{builder, runtime}
 }
 
+// meant are the bases as they were chosen: by digest, where one is known.
+func (j *job) meant() [2]string {
+	names := j.bases()
+	for i, c := range j.chosen {
+		if c != nil {
+			names[i] = c.Image
+		}
+	}
+	return names
+}
+
+// choose finds out what the bases are, and who made them.
+func (j *job) choose(ctx context.Context) (err error) {
+	if j.Choose == nil {
+		return nil
+	}
+	names := j.bases()
+	for i, name := range names {
+		if i == 1 && name == names[0] {
+			j.chosen[1] = j.chosen[0]
+		} else if j.chosen[i], err = j.Choose(ctx, j.engine, name, j.Pull); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// vouched says who made the bases, and what is not certain of that.
+func (j *job) vouched() (verified string, doubts []string) {
+	var known []string
+	for i, c := range j.chosen {
+		if c == nil || i == 1 && c == j.chosen[0] {
+			continue
+		}
+		if doubts = append(doubts, c.Notes...); c.Verified != "" {
+			known = append(known, j.bases()[i]+" "+c.Verified)
+		} else {
+			known = append(known, "")
+		}
+	}
+	if len(known) > 0 && !slices.Contains(known, "") {
+		verified = "built on this machine, on " + strings.Join(known, " and ")
+	}
+	return verified, doubts
+}
+
 func (j *job) result(ctx context.Context, tag string, built bool) (*Result, error) {
 	is, err := j.engine.Base(ctx, tag)
 	if err != nil {
 		return nil, err
+	}
+	verified, doubts := j.vouched()
+	switch {
+	case built || Own(j.Machine.State, is.ID) != nil:
+		if err := keep(j.Machine.State, is.ID, verified); err != nil {
+			return nil, err
+		}
+	case j.Choose != nil:
+		verified, doubts = "", append(doubts, "image "+tag+" is not known to be of a build of yours: weir build --rebuild makes it anew")
 	}
 	if j.Tag != "" {
 		if err := j.engine.Tag(ctx, tag, j.Tag); err != nil {
 			return nil, err
 		}
 	}
-	return &Result{Tag: tag, ID: is.ID, Built: built, Notes: j.notes}, nil
+	return &Result{Tag: tag, ID: is.ID, Built: built, Notes: j.notes, Verified: verified, Doubts: doubts}, nil
 }
 
 // step does a part of a build, and tells of it.
@@ -372,15 +454,15 @@ func (j *job) make(ctx context.Context, tag string, there *container.Base) error
 		return err
 	}
 	// 1. The bases, and the packages of the system in them.
-	names := j.bases()
+	names, meant := j.bases(), j.meant()
 	var bases [2]*container.Base
 	var ids [2]string
 	for i, name := range names {
-		if i == 1 && name == names[0] {
+		if i == 1 && meant[1] == meant[0] {
 			bases[1], ids[1] = bases[0], ids[0]
 			break
 		}
-		if bases[i], err = j.have(ctx, name); err != nil {
+		if bases[i], err = j.have(ctx, name, meant[i], j.chosen[i] != nil && j.chosen[i].Pull); err != nil {
 			return err
 		}
 		if ids[i] = bases[i].ID; len(j.AddPackages) > 0 {
@@ -438,12 +520,12 @@ func (j *job) shown() string {
 	return j.Source.String()
 }
 
-// have returns a base, which is fetched where it is not there.
-func (j *job) have(ctx context.Context, name string) (*container.Base, error) {
+// have returns the base that is meant by a name, which is fetched where it is not there, or is to be.
+func (j *job) have(ctx context.Context, named, name string, pull bool) (*container.Base, error) {
 	base, err := j.engine.Base(ctx, name)
 	known := new(container.Error)
 	missing := errors.As(err, &known) && known.Kind == container.NoImage
-	if err == nil && !j.Pull || err != nil && !missing {
+	if err == nil && !j.Pull && !pull || err != nil && !missing {
 		return base, err
 	}
 	failed := j.step("pull "+name, func() error {
@@ -462,6 +544,9 @@ func (j *job) have(ctx context.Context, name string) (*container.Base, error) {
 	case failed != nil:
 		j.notes = append(j.notes, fmt.Sprintf("%s is as it was: %v", name, failed))
 		return base, nil
+	}
+	if err := j.engine.Name(ctx, name, named); err != nil {
+		return nil, err
 	}
 	return j.engine.Base(ctx, name)
 }

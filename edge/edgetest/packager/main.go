@@ -2,7 +2,8 @@
 // python3 and apk, by the name that it is run by. What it installs is itself, with a record of
 // how it was asked, and run from there it answers each line with that record.
 //
-// The name of the package says what becomes of it: fails, hangs, hostile, or anything else.
+// The name of the package says what becomes of it: fails, hangs, hostile, scripted (which the
+// base's node runs), or anything else.
 package main
 
 import (
@@ -183,6 +184,9 @@ func install(program string) {
 		}
 		write(at+"/package.json", `{"name": "`+name+`", "bin": `+bin+`}`)
 		put(at + "/bin/server")
+		if name == "scripted" {
+			write(at+"/bin/server", "#!/usr/bin/env node\n")
+		}
 		if text, err := os.ReadFile(os.Getenv("NPM_CONFIG_GLOBALCONFIG")); err == nil {
 			write("/app/npmrc", string(text))
 		}
