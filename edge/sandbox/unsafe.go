@@ -2,8 +2,10 @@ package sandbox
 
 import (
 	"os"
+	"os/user"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -26,7 +28,7 @@ func newUnsafe(c *Config) *unsafePaths {
 		deep:    []string{"/proc", "/sys", "/dev", "/run", "/var/run", "/etc"},
 		allowed: c.AllowUnsafe,
 	}
-	if home, err := os.UserHomeDir(); err == nil && filepath.IsAbs(home) {
+	for _, home := range homes() {
 		u.whole = append(u.whole, home)
 		for _, name := range []string{".ssh", ".gnupg", ".aws", ".kube", ".docker", ".config"} {
 			u.deep = append(u.deep, filepath.Join(home, name))
@@ -46,6 +48,17 @@ func newUnsafe(c *Config) *unsafePaths {
 		}
 	}
 	return u
+}
+
+// homes are the user's home as the environment has it, and as the system does: the first may be
+// missing, or that of somebody else (sudo).
+func homes() (all []string) {
+	home, _ := os.UserHomeDir() // "" where there is none
+	all = append(all, home)
+	if is, err := user.LookupId(strconv.Itoa(os.Getuid())); err == nil {
+		all = append(all, is.HomeDir)
+	}
+	return slices.DeleteFunc(all, func(home string) bool { return !filepath.IsAbs(home) })
 }
 
 // why says why a path, in which no link is left, is not shown; "" when it may be.
