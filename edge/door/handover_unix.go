@@ -38,6 +38,8 @@ const (
 // read what it does not know.
 const handsSessions = '2'
 
+var errNoSocket = errors.New("something that is no socket is there: name a path of its own")
+
 // Predecessor is the process that this one stands in for, while it waits to be
 // told that this one serves.
 type Predecessor struct {
@@ -46,9 +48,12 @@ type Predecessor struct {
 }
 
 // TakeOver asks the process that listens at path for its sockets. Without such
-// a process it returns nothing.
+// a process it returns nothing. What is no socket is left alone, and an error.
 func TakeOver(path string) (front, admin net.Listener, from *Predecessor, err error) {
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
+	if info, wrong := os.Stat(path); wrong == nil && info.Mode().Type() != os.ModeSocket {
+		err = errNoSocket // which its own would take the place of
+	}
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
 		return nil, nil, nil, nil
 	}

@@ -595,12 +595,19 @@ func TestZ12HandOverOfSomethingElse(t *testing.T) {
 			}
 		})
 	}
-	// What does not even begin as a hand-over stops the start, and says so.
-	socket := impostor(t, "HTTP", func(net.Conn) {})
-	s := serve.Defaults()
-	s.Listen, s.AdminListen, s.HandOver = "127.0.0.1:0", "", socket
-	if _, err := serve.New(s, edgetest.Plan(t, edgetest.Manifest(edgetest.NewServer(t, edgetest.Legacy))), slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "--hand-over: "+socket) {
-		t.Errorf("%v", err)
+	// What does not even begin as a hand-over stops the start, and says so; the
+	// socket would take the place of a file.
+	file := filepath.Join(t.TempDir(), "notes")
+	if err := os.WriteFile(file, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{impostor(t, "HTTP", func(net.Conn) {}), file, filepath.Dir(file)} {
+		s := serve.Defaults()
+		s.Listen, s.AdminListen, s.HandOver = "127.0.0.1:0", "", path
+		_, err := serve.New(s, edgetest.Plan(t, edgetest.Manifest(edgetest.NewServer(t, edgetest.Legacy))), slog.New(slog.DiscardHandler))
+		if err == nil || !strings.Contains(err.Error(), "--hand-over: "+path) {
+			t.Errorf("%s: %v", path, err)
+		}
 	}
 }
 

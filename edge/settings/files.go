@@ -50,6 +50,9 @@ func (s *Settings) LookAtFiles(now time.Time, look func(name string, f func() ed
 			if info, err := os.Stat(filepath.Dir(s.HandOver)); err != nil || !info.IsDir() {
 				return edge.Problem(edge.ClassFile, "make the directory, or name a socket in one that is there", "%s is no directory", filepath.Dir(s.HandOver))
 			}
+			if info, err := os.Stat(s.HandOver); err == nil && info.Mode().Type() != os.ModeSocket {
+				return edge.Problem(edge.ClassFile, "name a path of its own", "%s is there and is no socket", s.HandOver)
+			}
 			return edge.Fine("")
 		})
 	}

@@ -98,11 +98,13 @@ func TestLookAtFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	var said []string
-	s.LookAtFiles(now, func(name string, f func() edge.Finding) {
+	look := func(name string, f func() edge.Finding) {
 		one := f()
 		said = append(said, name+": "+one.Level.String())
-	})
-	want := []string{"filter-cache: ok", "state-key-file: ok", "tls-cert: ok", "tls-client-ca: ok", "store-ca: problem", "hand-over: problem"}
+	}
+	s.LookAtFiles(now, look)
+	(&settings.Settings{HandOver: cert}).LookAtFiles(now, look)
+	want := []string{"filter-cache: ok", "state-key-file: ok", "tls-cert: ok", "tls-client-ca: ok", "store-ca: problem", "hand-over: problem", "hand-over: problem"}
 	if !slices.Equal(said, want) {
 		t.Errorf("said %q, want %q", said, want)
 	}
