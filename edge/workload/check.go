@@ -21,7 +21,7 @@ func wrong(flag, format string, args ...any) error {
 
 // check refuses what is wrong with the flags by themselves.
 func (o *Options) check() error {
-	for _, check := range []func() error{o.checkLater, o.checkWords, o.checkPorts, o.checkPairs, o.checkGroups, o.checkNetwork} {
+	for _, check := range []func() error{o.checkLater, o.checkWords, o.checkPorts, o.checkPairs, o.checkEmpty, o.checkGroups, o.checkNetwork} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -139,6 +139,24 @@ func (o *Options) checkPairs() error {
 	for _, name := range splitList(o.OtelEnvVars...) {
 		if targets[name] || strings.HasPrefix(name, "WEIR_") {
 			return wrong("otel-env-vars", "%s may be a secret: take it out", edge.Brief(name))
+		}
+	}
+	return nil
+}
+
+// checkEmpty refuses flags that were given nothing, as by a variable of the shell that is not
+// set: what they are to forbid would be allowed without a word. Scopes may be none.
+func (o *Options) checkEmpty() error {
+	for _, f := range Flags() {
+		empty := false
+		switch value := f.Of(o).(type) {
+		case *string:
+			empty = *value == ""
+		case *[]string:
+			empty = slices.Contains(*value, "") && !strings.HasSuffix(f.Name, "-scopes")
+		}
+		if empty && o.Given[f.Name] {
+			return wrong(f.Name, "it is empty: give it a value, or leave it out")
 		}
 	}
 	return nil
