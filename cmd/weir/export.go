@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -55,7 +53,7 @@ of this machine is no image.`,
 			return err
 		}
 		if len(args) == 2 {
-			err = writeNew(args[1], text)
+			err = cli.WriteFile(args[1], text, 0o600) // what it holds may be private
 		} else {
 			_, err = a.out.Write(text)
 		}
@@ -78,24 +76,4 @@ func (a *app) exported(cmd *cobra.Command, notes []workload.Note) error {
 		return cli.Said(cli.ExitRefused)
 	}
 	return nil
-}
-
-// writeNew writes a file that only the user reads: what it holds may be private. It is there
-// whole, or as it was.
-func writeNew(path string, text []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // gone by then, when all went well
-	if _, err = f.Write(text); err == nil {
-		err = f.Sync()
-	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return os.Rename(f.Name(), path)
 }

@@ -1,11 +1,9 @@
 package registries
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -50,7 +48,7 @@ format has no word for stands in its _meta.`,
 				_, err = cli.PlainJSON(a.Out).Write(made)
 				return err
 			}
-			if err := replace(output, made, 0o644); err != nil {
+			if err := cli.WriteFile(output, made, 0o644); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintf(a.Out, "%s has %s\n", edge.Brief(output), edge.Count(entries, "server"))
@@ -80,18 +78,4 @@ func (a *Commands) input(name string) ([]byte, error) {
 		err = errNone
 	}
 	return text, err
-}
-
-// replace writes a file: it is there whole, or as it was.
-func replace(path string, text []byte, mode os.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // gone by then, when all went well
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Sync(), f.Chmod(mode), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }

@@ -14,6 +14,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/edge/registry"
 	"github.com/weir-edge/weir/edge/workload"
 )
@@ -104,7 +105,7 @@ func choose(p workload.Paths, source *registry.Source) error {
 	if err != nil {
 		return &workload.Error{Code: workload.CodeFault, Message: path + ": " + strings.ReplaceAll(err.Error(), "\n", " "), Next: "write it by hand"}
 	}
-	return replace(path, made, 0o600)
+	return cli.WriteFile(path, made, 0o600)
 }
 
 // withPart replaces a part of a YAML mapping, by the lines that it stands on, or adds it at
