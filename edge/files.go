@@ -7,14 +7,21 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"syscall"
 )
 
 // maxKeyFile bounds a file of keys or certificates, in bytes.
 const maxKeyFile = 4 << 20
 
+// OpenFile opens a file that somebody named, to read it. To open a named pipe would wait for its
+// other end, and no signal ends that: one that nobody writes to is empty here.
+func OpenFile(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+}
+
 // ReadKeys reads a file of keys or certificates, which has at most 4 MiB.
 func ReadKeys(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := OpenFile(path)
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -172,7 +171,7 @@ const maxConfig = 4<<20 + 1
 
 // imported makes the manifest of a file.
 func (a *app) imported(x *runFlags) (*workload.Made, error) {
-	f, err := os.Open(x.fromConfig)
+	f, err := edge.OpenFile(x.fromConfig)
 	if err != nil {
 		return nil, usagef("--from-config: %s", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // Bounds of files of environment variables. Sizes are bytes.
@@ -66,7 +67,7 @@ func filesIn(dir string) (files []string, err error) {
 }
 
 func readFile(path string) ([]string, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a named pipe would wait for its other end
 	if err != nil {
 		return nil, err
 	}

@@ -133,7 +133,7 @@ func (s *Set) files(path string) []string {
 // readAll reads a file up to one byte more than a file may have, so that a
 // larger one is seen to be larger.
 func readAll(name string) ([]byte, error) {
-	f, err := os.Open(name)
+	f, err := edge.OpenFile(name)
 	if err != nil {
 		return nil, err
 	}

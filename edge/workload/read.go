@@ -45,7 +45,7 @@ func (d *draft) read() error {
 
 // file reads a file that a flag names, up to so many bytes.
 func (d *draft) file(flag, name string, most int64) ([]byte, error) {
-	f, err := os.Open(d.path(name))
+	f, err := edge.OpenFile(d.path(name))
 	if err != nil {
 		return nil, wrong(flag, "%s: %s", edge.Brief(name), cause(err))
 	}
@@ -100,6 +100,9 @@ func (d *draft) readEnv() error {
 			return wrong(f.flag, "%s: %s", edge.Brief(f.name), cause(err))
 		case info.IsDir() != (f.flag == "env-file-dir"):
 			return wrong(f.flag, "%s is a directory for --env-file-dir, or a file for --env-file", edge.Brief(f.name))
+		}
+		if !info.IsDir() && !info.Mode().IsRegular() {
+			return wrong(f.flag, "%s is no regular file, and it is read at each start", edge.Brief(f.name))
 		}
 		if _, err := envfile.Read(path); err != nil {
 			return wrong(f.flag, "%s", err)

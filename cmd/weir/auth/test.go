@@ -9,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -53,7 +52,7 @@ func Find(plan *compile.Plan, name string) (server *compile.Server, backend *com
 func User(path string, in io.Reader) (*edge.Identity, error) {
 	from := in
 	if path != "-" {
-		f, err := os.Open(path)
+		f, err := edge.OpenFile(path)
 		if err != nil {
 			return nil, fmt.Errorf("--token-file: %w", err)
 		}

@@ -1,0 +1,54 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest"
+)
+
+// A file that is a named pipe to which nobody writes is empty, or refused: no command waits for
+// its other end, where no signal would reach it.
+func TestNamedPipes(t *testing.T) {
+	home := t.TempDir()
+	pipe := filepath.Join(home, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for line, want := range map[string]int{
+		"run --dry-run --env-file PIPE -- true":                                          exitUsage,
+		"run --dry-run --weir-ca-bundle PIPE -- true":                                    exitUsage,
+		"run --dry-run --permission-profile PIPE -- true":                                exitUsage,
+		"run --dry-run --authz-config PIPE -- true":                                      exitUsage,
+		"run --dry-run --from-config PIPE":                                               exitUsage,
+		"run --dry-run --remote-auth-bearer-token-file PIPE https://mcp.example.com/mcp": exitUsage,
+		"secret import PIPE":                                                             exitFault,
+		"validate PIPE":                                                                  exitFault,
+		"doctor -c PIPE":                                                                 11,
+		"doctor --token-file PIPE":                                                       exitFault,
+		"auth test x -c PIPE":                                                            exitFault,
+		"tools http://127.0.0.1:1/mcp --ca-bundle PIPE":                                  exitFault,
+	} {
+		t.Run(line, func(t *testing.T) {
+			var said bytes.Buffer
+			ended := make(chan int, 1)
+			go func() {
+				ended <- runWeir(strings.Fields(strings.ReplaceAll(line, "PIPE", pipe)), &said, &said, "HOME="+home)
+			}()
+			select {
+			case code := <-ended:
+				if code != want {
+					t.Errorf("%d, want %d: %s", code, want, &said)
+				}
+			case <-time.After(edgetest.Patience):
+				t.Error("it waits")
+			}
+		})
+	}
+}
