@@ -122,7 +122,12 @@ Exit codes: 0 every case holds, 3 some do not, 1 the configuration or the table
 cannot be read.`,
 		Example: `  weir authz test -c weir.yaml policies.yaml
   weir authz test -c manifests/ --server main policies.yaml`,
-		Args: cobra.ExactArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("name one table of expected decisions")
+			}
+			return nil
+		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			text, err := os.ReadFile(args[0])
 			if err != nil {

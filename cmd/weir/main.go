@@ -8,6 +8,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,6 +82,13 @@ time, 45 a login is needed; for 10 to 41 see "weir doctor --help".`,
 			}
 			_, err := fmt.Fprintln(a.out, thisBuild())
 			return err
+		},
+		// Cobra's own errors about them, which come later, are not known to be of the command line.
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := cmp.Or(cmd.ValidateRequiredFlags(), cmd.ValidateFlagGroups()); err != nil {
+				return usagef("%s", err)
+			}
+			return nil
 		},
 	}
 	// Cobra's own flag prints by a template, and linking text/template makes the

@@ -396,6 +396,7 @@ func TestCommandsOfServersTakeWorkloads(t *testing.T) {
 		{"tools -w odd", "it is policy_stopped", cli.ExitRefused},
 		{"tools -w plam", "did you mean plan?", cli.ExitMissing},
 		{"tools -w a/b", "is no name of a workload", exitUsage},
+		{"inspect " + strings.Repeat("a", 64<<10), "is no name of a workload", exitUsage},
 		{"tools -w plan http://127.0.0.1:9/mcp", "are two servers: leave one out", exitUsage},
 		{"script run -w plan -c weir.yaml s.star", "-w and -c are two places", exitUsage},
 		{"script run -w plan --url http://127.0.0.1:9/mcp s.star", "are two servers: leave one out", exitUsage},

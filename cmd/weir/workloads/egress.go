@@ -42,7 +42,7 @@ lets out to, and where not, is a line on stderr, once a minute for each destinat
   weir egress test --permission-profile profile.json api.example.com:443
   weir egress --profile profile.json --listen 127.0.0.1:3128
   weir egress --profile profile.json --listen 0.0.0.0:3128 --peers peers.txt`,
-		Args: cobra.NoArgs,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o == (aloneFlags{}) {
 				return cmd.Help()

@@ -81,7 +81,7 @@ func (a *Commands) Awake(ctx context.Context) (workload.Manager, error) {
 
 // CheckName refuses what can be no name of a workload.
 func CheckName(name string) error {
-	if name == "" || strings.ContainsAny(name, ":/") {
+	if name == "" || len(name) > 63 || strings.ContainsAny(name, ":/") {
 		return cli.Usagef("%s is no name of a workload: `weir list -a` shows them", cli.Brief(name))
 	}
 	return nil
