@@ -104,3 +104,22 @@ func TestStrangersInServers(t *testing.T) {
 		}
 	}
 }
+
+// An entry has no program run code that its command does not name, as git does for a variable.
+func TestStrangersRunNoCode(t *testing.T) {
+	for name, refused := range map[string]bool{"GIT_CONFIG_COUNT": true, "git_ssh": true, "JDK_JAVA_OPTIONS": true, "DOTNET_STARTUP_HOOKS": true, "OPENSSL_CONF": true, "PAGER": true, "LD_AUDIT": true, "GIT_AUTHOR_NAME": false} {
+		file := filepath.Join(t.TempDir(), "server.json")
+		entry := fmt.Sprintf(`{"name":"io.example/odd","description":"d","version":"1","packages":[{"registryType":"npm","identifier":"odd","version":"1.0.0","transport":{"type":"stdio"},"environmentVariables":[{"name":%q,"value":"1"}]}]}`, name)
+		if err := os.WriteFile(file, []byte(entry), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		home := t.TempDir()
+		if said, code := inHome([]string{"registry", "set", file}, home); code != 0 {
+			t.Fatal(said)
+		}
+		said, code := inHome([]string{"run", "io.example/odd", "--dry-run"}, home)
+		if refused != (code == 9) || refused != strings.Contains(said, "run code that their command does not name") {
+			t.Errorf("%s: exit %d: %s", name, code, said)
+		}
+	}
+}
