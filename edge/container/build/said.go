@@ -94,7 +94,7 @@ func advice(said []string) string {
 		return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(text, word) })
 	}
 	switch {
-	case has("self-signed", "self signed", "unable to get local issuer", "unknown authority", "certificate verify failed", "invalid peer certificate"):
+	case has("self-signed", "self signed", "unable to get local issuer", "unable to verify the first certificate", "unknown authority", "certificate verify failed", "invalid peer certificate"):
 		return "name the file with the certificate of your authority: --ca-cert FILE"
 	case has("e401", "e403", "401 unauthorized", "403 forbidden", "authentication required"):
 		return "the index wants a login: give its file to the build alone, --build-secret npmrc=FILE, or netrc=FILE"
