@@ -1,6 +1,8 @@
 package build
 
 import (
+	"encoding/base64"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -64,7 +66,8 @@ var ordinary = []string{"machine", "login", "password", "default", "account", "a
 const leastSecret = 8
 
 // masked takes out of lines what the secrets of a build hold: each line of theirs, and each
-// word of it that is long enough to be a credential.
+// word of it that is long enough to be a credential, also as it is written in a URL and in
+// base64, and where a line ends in the midst of it.
 func masked(lines []string, secrets map[string][]byte) []string {
 	var hide []string
 	for _, data := range secrets {
@@ -72,8 +75,13 @@ func masked(lines []string, secrets map[string][]byte) []string {
 			line = strings.TrimSpace(line)
 			words := append([]string{line}, strings.FieldsFunc(line, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(`="'`, r) })...)
 			for _, word := range words {
-				if word = printable(word); len(word) >= leastSecret && !slices.Contains(ordinary, strings.ToLower(word)) && !slices.Contains(hide, word) {
-					hide = append(hide, word)
+				if word = printable(word); len(word) < leastSecret || slices.Contains(ordinary, strings.ToLower(word)) {
+					continue
+				}
+				for _, form := range []string{word, url.PathEscape(word), url.QueryEscape(word), base64.RawStdEncoding.EncodeToString([]byte(word))} {
+					if !slices.Contains(hide, form) {
+						hide = append(hide, form)
+					}
 				}
 			}
 		}
@@ -82,6 +90,14 @@ func masked(lines []string, secrets map[string][]byte) []string {
 	for i := range lines {
 		for _, word := range hide {
 			lines[i] = strings.ReplaceAll(lines[i], word, "REDACTED")
+		}
+		for _, word := range hide { // long lines are cut
+			for n := len(word) - 1; n >= leastSecret; n-- {
+				if line, ok := strings.CutSuffix(lines[i], word[:n]); ok {
+					lines[i] = line + "REDACTED"
+					break
+				}
+			}
 		}
 	}
 	return lines
