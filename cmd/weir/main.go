@@ -116,6 +116,18 @@ time, 45 a login is needed; for 10 to 41 see "weir doctor --help".`,
 		}
 	}
 	root.SetHelpCommandGroupID("Weir itself:")
+	root.InitDefaultHelpCmd()
+	for _, help := range root.Commands() {
+		if help.Name() == "help" { // Cobra's own ends with 0 when there is nothing to explain
+			help.Example = "  weir help run\n  weir help group create"
+			help.Args = func(_ *cobra.Command, args []string) error {
+				if _, _, err := root.Find(args); err != nil {
+					return unknownCommand(root, args)
+				}
+				return nil
+			}
+		}
+	}
 	return root
 }
 
