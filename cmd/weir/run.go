@@ -292,6 +292,8 @@ func (a *app) byManager(ctx context.Context, cmd *cobra.Command, x *runFlags, ma
 	steps.End()
 	if err == nil {
 		a.include(cmd, x, made)
+	} else if ctx.Err() != nil { // the manager goes on with what it has
+		a.remark(cmd, []workload.Note{{Text: "weir status " + made.Name + " says what becomes of it, weir rm " + made.Name + " removes it"}})
 	}
 	a.clients().FollowManager(ctx, cmd, m, []string{made.Name})
 	if err != nil {

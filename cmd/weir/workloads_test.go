@@ -14,6 +14,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -355,6 +356,30 @@ func TestInterruptedStop(t *testing.T) {
 	}
 	a, _, said := asking(t, m)
 	if code := a.run([]string{"stop", "--all"}); code != cli.ExitSignal+2 || strings.Count(said.String(), "interrupted") != 1 {
+		t.Errorf("%d, %s", code, said)
+	}
+}
+
+// starting is a manager whose workloads take for ever to start.
+type starting struct {
+	*fakeManager
+	under func() // called when one does
+}
+
+func (m starting) Run(ctx context.Context, _ []byte, _ bool, _ time.Duration, _ func(workload.Event)) error {
+	m.under()
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// TestInterruptedRun says where to look, since the manager goes on.
+func TestInterruptedRun(t *testing.T) {
+	m := newFakeManager()
+	a, _, said := asking(t, m)
+	a.managed = func(context.Context, bool) (workload.Manager, error) {
+		return starting{m, func() { interrupt(t) }}, nil
+	}
+	if code := a.run([]string{"run", "--name", "late", "--", "/bin/true"}); code != cli.ExitSignal+2 || !strings.Contains(said.String(), "weir status late says what becomes of it") {
 		t.Errorf("%d, %s", code, said)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -342,14 +343,15 @@ func (k *Cache) fetch(s *Spec) ([]byte, error) {
 	defer client.Close()
 	k.log.Info("fetching a filter", "filter", s.Name, "sha256", s.SHA256)
 	answer, err := client.Do(context.Background(), oauth.Request{URL: s.URL, Trust: oauth.Named, Redirects: 3, MaxBody: wasm.MaxModule})
+	where, _, _ := strings.Cut(s.URL, "?") // its query may be a credential
 	switch {
 	case err != nil:
 		return nil, err
 	case answer.Status != 200:
-		return nil, fmt.Errorf("%s: status %d in place of a %s", s.URL, answer.Status, s.instead("script", "module"))
+		return nil, fmt.Errorf("%s: status %d in place of a %s", where, answer.Status, s.instead("script", "module"))
 	}
 	if got := digestOf(answer.Body); got != s.SHA256 {
-		return nil, fmt.Errorf("%s: the %s's sha256 is %s, and %s is asked for", s.URL, s.instead("script", "module"), got, s.SHA256)
+		return nil, fmt.Errorf("%s: the %s's sha256 is %s, and %s is asked for", where, s.instead("script", "module"), got, s.SHA256)
 	}
 	if kept != "" {
 		k.keep(kept, answer.Body)

@@ -64,10 +64,10 @@ func TestFetch(t *testing.T) {
 		return ""
 	}
 	mine := digest(binary)
-	if got := open(server.URL+"/g.wasm", mine); !strings.Contains(got, `filter "f": source: `) || !strings.Contains(got, "status 404") {
+	if got := open(server.URL+"/g.wasm?token=hush", mine); !strings.Contains(got, `filter "f": source: `) || !strings.Contains(got, "/g.wasm: status 404") || strings.Contains(got, "hush") {
 		t.Errorf("what is not there: %q", got)
 	}
-	if got := open(server.URL+"/f.wasm", strings.Repeat("0", 64)); !strings.Contains(got, "the module's sha256 is "+mine) {
+	if got := open(server.URL+"/f.wasm?token=hush", strings.Repeat("0", 64)); !strings.Contains(got, "the module's sha256 is "+mine) || strings.Contains(got, "hush") {
 		t.Errorf("another module: %q", got)
 	}
 	if got := open(server.URL+"/f.wasm", mine); got != "" {

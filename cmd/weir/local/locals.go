@@ -1,6 +1,6 @@
 // Package local keeps the local servers of an edge: a process of each in a sandbox, with a
 // HOME of its own (locals.go), whose package is installed first where a runner is to fetch it
-// (launcher.go); servers in WebAssembly, in this process (modules.go); and the edge of a manager, with a door for each workload (doors.go).
+// (launcher.go); servers in WebAssembly, in this process (modules.go); and the edge of a manager, with a door for each workload (doors.go), what its manifests say of it (facts.go), and how it is (state.go).
 package local
 
 import (

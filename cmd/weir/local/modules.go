@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -40,6 +41,9 @@ const (
 	fetchWithin   = 2 * time.Minute
 	sayAfter      = 500 * time.Millisecond
 )
+
+// maxFetched is how many modules that were fetched are kept: those that were used last.
+const maxFetched = 64
 
 // modules is what the servers in WebAssembly of an edge share: machine code, and the modules
 // that were fetched, of URLs (here) and of registries (pulled.go), all in the cache of this user.
@@ -93,10 +97,13 @@ func located(w *compile.Workload) string {
 
 // kept is a module that was fetched before, by its digest; nil for none.
 func (m *modules) kept(sha256 string) []byte {
-	if b, err := readModule(m.file(sha256)); err == nil && digestOf(b) == sha256 {
-		return b
+	b, err := readModule(m.file(sha256))
+	if err != nil || digestOf(b) != sha256 {
+		return nil
 	}
-	return nil
+	now := time.Now()
+	_ = os.Chtimes(m.file(sha256), now, now) // else it is fetched again one day
+	return b
 }
 
 func (m *modules) file(sha256 string) string { return filepath.Join(m.dir, sha256+".wasm") }
@@ -106,8 +113,33 @@ func (m *modules) keep(sha256 string, b []byte) error {
 	if err := keep(m.file(sha256), b); err != nil {
 		return fmt.Errorf("cache of modules: %w", err)
 	}
+	m.prune()
 	return nil
 }
+
+// prune removes what was fetched beyond maxFetched, and what a process that was killed has left
+// half written. What cannot be removed now is tried again.
+func (m *modules) prune() {
+	entries, _ := os.ReadDir(m.dir) // what can be read of it
+	var all []fs.FileInfo
+	for _, e := range entries {
+		info, err := e.Info()
+		switch {
+		case err != nil: // it is gone
+		case strings.HasSuffix(e.Name(), ".wasm"):
+			all = append(all, info)
+		case strings.HasPrefix(e.Name(), halfWritten) && time.Since(info.ModTime()) > time.Hour:
+			_ = os.Remove(filepath.Join(m.dir, e.Name()))
+		}
+	}
+	slices.SortFunc(all, func(a, b fs.FileInfo) int { return b.ModTime().Compare(a.ModTime()) })
+	for i := maxFetched; i < len(all); i++ {
+		_ = os.Remove(filepath.Join(m.dir, all[i].Name()))
+	}
+}
+
+// halfWritten is how files begin that are written, and not renamed yet.
+const halfWritten = ".fetched-"
 
 func digestOf(b []byte) string {
 	sum := sha256.Sum256(b)
@@ -116,14 +148,14 @@ func digestOf(b []byte) string {
 
 // readModule reads a file of at most the size that a module may have.
 func readModule(path string) ([]byte, error) {
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // opening a named pipe waits
-		return nil, fmt.Errorf("%s is no file", path)
-	}
-	f, err := os.Open(path)
+	f, err := edge.OpenFile(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is no file", path)
+	}
 	b, err := io.ReadAll(io.LimitReader(f, wasm.MaxServerModule+1))
 	if err == nil && len(b) > wasm.MaxServerModule {
 		err = fmt.Errorf("%s: more than %d bytes, which is the limit of a module", path, wasm.MaxServerModule)
@@ -146,7 +178,7 @@ func keep(path string, b []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".fetched-*")
+	f, err := os.CreateTemp(filepath.Dir(path), halfWritten+"*")
 	if err != nil {
 		return err
 	}

@@ -356,3 +356,38 @@ func TestModuleLeadsElsewhere(t *testing.T) {
 		t.Errorf("a private address was asked, and told of %q", asked)
 	}
 }
+
+// Of modules that were fetched those are kept that were used last, and nothing that a process
+// which was killed has left half written.
+func TestFetchedModulesAreBounded(t *testing.T) {
+	m := &modules{dir: t.TempDir()}
+	half := filepath.Join(m.dir, halfWritten+"1")
+	if err := os.WriteFile(half, []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	long := time.Now().Add(-48 * time.Hour)
+	if err := os.Chtimes(half, long, long); err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for i := range maxFetched + 10 {
+		b := fmt.Appendf(nil, "module %d", i)
+		all = append(all, digestOf(b))
+		if err := m.keep(all[i], b); err != nil {
+			t.Fatal(err)
+		}
+		at := long.Add(time.Duration(i) * time.Minute)
+		if err := os.Chtimes(m.file(all[i]), at, at); err != nil {
+			t.Fatal(err)
+		}
+		if m.kept(all[0]) == nil {
+			t.Fatalf("the module that is used is gone after %d", i)
+		}
+	}
+	if left, err := os.ReadDir(m.dir); err != nil || len(left) != maxFetched {
+		t.Errorf("%d files are left, %v", len(left), err)
+	}
+	if newest := len(all) - 1; m.kept(all[1]) != nil || m.kept(all[newest]) == nil {
+		t.Error("the oldest is kept, or the newest is not")
+	}
+}

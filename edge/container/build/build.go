@@ -525,8 +525,11 @@ func (j *job) have(ctx context.Context, named, name string, pull bool) (*contain
 	base, err := j.engine.Base(ctx, name)
 	known := new(container.Error)
 	missing := errors.As(err, &known) && known.Kind == container.NoImage
-	if err == nil && !j.Pull && !pull || err != nil && !missing {
-		return base, err
+	switch {
+	case err != nil && !missing:
+		return nil, err
+	case err == nil && !j.Pull && !pull:
+		return base, j.engine.Name(ctx, name, named) // it may be there by another name alone
 	}
 	failed := j.step("pull "+name, func() error {
 		login := edge.Secret("")
