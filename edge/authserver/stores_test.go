@@ -4,6 +4,7 @@ package authserver_test
 
 import (
 	"crypto/rand"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -198,8 +199,7 @@ func away(s *scene) {
 	// grant that it might have ended is that of another login. Both are held to by histories.
 	s.reps = patient
 	if s.place.memory == nil {
-		edgetest.Until(s.t, "a store that answers", func() bool { _, err := patient[0].Look(s.t.Context(), "y"); return err == nil })
-		edgetest.Until(s.t, "a store that answers", func() bool { _, err := patient[1].Look(s.t.Context(), "y"); return err == nil })
+		s.answered("a store that answers")
 	}
 	again := s.login(client)
 	s.say("tokens")
@@ -207,6 +207,30 @@ func away(s *scene) {
 	asks.rig = s.next()
 	s.saw(asks.answers(sealed, "allow"))
 	s.saw(s.next().post("/oauth/revoke", url.Values{"token": {again.Refresh}, "client_id": {client}}))
+}
+
+// answered waits until the stores of all replicas answer, and go on answering: a node of a
+// cluster that was frozen finds out a moment after it goes on that it has not heard of the
+// others for long, and refuses until it has.
+func (s *scene) answered(what string) {
+	const goOn = 500 * time.Millisecond
+	var since time.Time
+	asked := 0
+	edgetest.Until(s.t, what, func() bool {
+		for range 16 { // so that each node is asked
+			for _, r := range s.reps {
+				asked++
+				if _, err := r.Look(s.t.Context(), fmt.Sprintf("nobody-%d", asked)); err != nil {
+					since = time.Time{}
+					return false
+				}
+			}
+		}
+		if since.IsZero() {
+			since = time.Now()
+		}
+		return time.Since(since) > goOn
+	})
 }
 
 func full(s *scene) {
@@ -217,9 +241,7 @@ func full(s *scene) {
 	w := s.saw(b.authorize(asking(client)))
 	s.saw(b.answers(form(s.t, w), "allow"))
 	room()
-	for _, r := range s.reps { // a Redis without room is taken for one that is away, until it is asked again
-		edgetest.Until(s.t, "a store with room", func() bool { _, err := r.Look(s.t.Context(), "z"); return err == nil })
-	}
+	s.answered("a store with room") // one without is taken for one that is away, until it is asked again
 	s.clock.moves(10 * time.Second)
 	s.lives(got.Access)
 	sealed := form(s.t, b.authorize(asking(client)))
