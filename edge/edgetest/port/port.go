@@ -36,13 +36,9 @@ func Free() (string, error) {
 			last = err
 			continue
 		}
-		ln, err := net.Listen("tcp", address)
-		if err != nil {
+		if err := try(address); err != nil {
 			last = errors.Join(err, mark.Close())
 			continue
-		}
-		if err := ln.Close(); err != nil {
-			return "", fmt.Errorf("free address: %w", errors.Join(err, mark.Close()))
 		}
 		marks.Store(address, mark)
 		return address, nil

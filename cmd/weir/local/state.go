@@ -1,0 +1,344 @@
+package local
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/backend"
+	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/container"
+	"github.com/weir-edge/weir/edge/container/build"
+	"github.com/weir-edge/weir/edge/health"
+	"github.com/weir-edge/weir/edge/image"
+	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/oauth/login"
+	"github.com/weir-edge/weir/edge/sandbox"
+	"github.com/weir-edge/weir/edge/stdio"
+	"github.com/weir-edge/weir/edge/workload"
+	"github.com/weir-edge/weir/edge/workload/logs"
+	"github.com/weir-edge/weir/wasm"
+)
+
+// How a workload that is served is: whether it answers, and why it does not.
+
+// Meet is workload.Edge.Meet.
+func (d *Doors) Meet(ctx context.Context, name string) error {
+	one := d.of(name)
+	if one == nil {
+		return errNotOpen
+	}
+	b := d.Edge.Backend(name)
+	if b == nil {
+		return errNotOpen
+	}
+	one.mu.Lock()
+	again, local := one.met, one.local
+	one.met = true
+	one.mu.Unlock()
+	var err error
+	switch {
+	case local == nil || again:
+		err = b.Renew(ctx)
+	default: // what opened the backend has asked it already
+		select {
+		case <-one.settled:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		one.mu.Lock()
+		state := one.state
+		one.mu.Unlock()
+		if state == stdio.Running {
+			_, err = b.Introduced(ctx, nil)
+		} else {
+			err = errors.New("has not introduced itself")
+		}
+	}
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return err
+	case local == nil && b.Personal() && edge.KindOf(err) == edge.Unauthenticated:
+		return nil // it answers to users alone, so it lives
+	}
+	return one.why(err)
+}
+
+var errNotOpen = &workload.Error{Code: workload.CodeFault, Message: "the workload is not served"}
+
+// why says for the user why a server has not introduced itself.
+func (o *opened) why(err error) error {
+	o.mu.Lock()
+	failed, local, stray := o.failed, o.local, o.stray
+	o.mu.Unlock()
+	e := &workload.Error{Code: workload.CodeStart, Message: fmt.Sprintf("%s has not introduced itself: %v", o.Name, err)}
+	if local == nil {
+		b := o.plan.Servers[0].Backends[0]
+		needed := new(login.NeededError)
+		var answer interface{ HTTPStatus() int }
+		refused := edge.KindOf(err) == edge.Unauthenticated || errors.As(err, &answer) && answer.HTTPStatus() == http.StatusUnauthorized
+		switch {
+		case errors.As(err, &needed):
+			e.Code, e.Message, e.Next = workload.CodeLogin, o.Name+" wants a login: "+needed.Why, "weir start "+o.Name+", at a terminal"
+		case refused && b.Login != nil && b.Login.BearerTokenPath != "":
+			e.Code, e.Message, e.Next = workload.CodeLogin, o.Name+" refuses the token in "+b.Login.BearerTokenPath+": "+err.Error(), "write one that it takes into the file, then weir start "+o.Name
+		case refused && b.Login != nil:
+			e.Code, e.Message, e.Next = workload.CodeLogin, o.Name+" wants a login: "+err.Error(), "weir start "+o.Name+", at a terminal"
+		case refused:
+			e.Code, e.Message, e.Next = workload.CodeLogin, o.Name+" wants a credential: "+err.Error(), "weir run --replace --name "+o.Name+" --remote-auth "+b.URL+", or with --remote-auth-bearer-token-file"
+		}
+		return e
+	}
+	var helper *sandbox.HelperError
+	var grade *sandbox.GradeError
+	var mount *sandbox.MountError
+	var module *wasm.Refusal
+	var engine *container.Error
+	var unbuilt *build.Error
+	var unproven *image.Error
+	switch {
+	case errors.As(failed, &unbuilt):
+		return BuildFailure(o.Name, unbuilt)
+	case errors.As(failed, &unproven):
+		*e = *Unproven(unproven)
+	case errors.As(failed, &engine):
+		*e = *EngineFailure(engine)
+		if engine.Kind == container.NoEngine {
+			e.Next += ", or run the server as a process of this machine: " + o.localForm()
+		}
+	case errors.As(failed, &module):
+		e.Code, e.Message, e.Next = workload.CodeRefused, fmt.Sprintf("%s cannot be started: %v", o.Name, failed), "build it for WASI preview 1: `weir plugin new --server` begins one"
+	case errors.As(failed, &helper):
+		e.Code, e.Message = workload.CodeSandbox, failed.Error()
+	case errors.As(failed, &grade):
+		e.Code, e.Message, e.Next = workload.CodeSandbox, failed.Error(), grade.Next
+	case errors.As(failed, &mount):
+		e.Code, e.Message, e.Next = workload.CodeRefused, failed.Error(), mount.Next
+	case failed != nil:
+		e.Message = fmt.Sprintf("%s cannot be started: %v", o.Name, failed)
+	default:
+		if s := statusOf(local); s.Ended != "" && s.Ended != "stopped" {
+			e.Message = fmt.Sprintf("%s ended before it had introduced itself: %s", o.Name, s.Ended)
+		} else if late, ok := strings.CutPrefix(s.Reason, "introduction: "); ok {
+			e.Message = o.Name + " " + late
+		} else if s.Reason != "" {
+			e.Message = fmt.Sprintf("%s has not introduced itself: %s", o.Name, s.Reason)
+		}
+		if o.plan.Servers[0].Backends[0].Workload.Form == compile.FormContainer {
+			e.Next = unwritable(o.Name, statusOf(local).Said)
+		}
+		if stray != "" {
+			e.Message += fmt.Sprintf("; what it writes to standard output is no message of MCP: %q", edge.Brief(stray))
+		}
+	}
+	return e
+}
+
+// refusals are what servers say of a path of a container that they may not write to, or not
+// read as the user that they are.
+var refusals = sync.OnceValue(func() [2]*regexp.Regexp {
+	const path = `[^/]*(/[^\s:'",)\]]+)`
+	return [2]*regexp.Regexp{regexp.MustCompile(`(?i)(?:EROFS|read-only file system)` + path + `|(/[^\s:'",)\]]+)[^/]*read-only file system`), regexp.MustCompile(`(?i)(?:EACCES|permission denied)` + path + `|(/[^\s:'",)\]]+)[^/]*permission denied`)}
+})
+
+// unwritable is what to type for a server that said that it may not write somewhere; "" where
+// it said nothing of it.
+func unwritable(name string, said []string) string {
+	for i, next := range []string{"give it memory to write to there, weir run --writable %s, or a directory, -v HOST:%[1]s", "if it has to be the user of its image, weir run --run-as image; if it is to write there, --writable %s"} {
+		for _, line := range said {
+			if m := refusals()[i].FindStringSubmatch(line); m != nil {
+				return fmt.Sprintf(next, edge.Brief(path.Dir(m[1]+m[2]))) + "; weir logs " + name
+			}
+		}
+	}
+	return ""
+}
+
+// statusOf is what is known of a local server.
+func statusOf(local backend.Local) stdio.Status {
+	if s, ok := local.(interface{ Status() stdio.Status }); ok {
+		return s.Status()
+	}
+	return stdio.Status{}
+}
+
+// Look is workload.Edge.Look.
+func (d *Doors) Look(name string) (workload.Look, bool) {
+	one := d.of(name)
+	if one == nil {
+		return workload.Look{}, false
+	}
+	b := d.Edge.Backend(name)
+	if b == nil {
+		return workload.Look{}, false
+	}
+	one.mu.Lock()
+	local := one.local
+	look := workload.Look{State: workload.Running, URL: d.url(one), Sandbox: one.box, Open: one.wide, Notes: slices.Clone(one.notes)}
+	if c := one.image; c != nil {
+		look.Image, look.Verified = c.Image, verifiedOf(c)
+	}
+	one.mu.Unlock()
+	if local == nil {
+		now := b.Status()
+		switch now.Is() {
+		case health.Unknown: // it was not asked yet
+			look.State = workload.Starting
+		case health.Unavailable:
+			look.State, look.Reason = workload.Unhealthy, now.Message
+		case health.Unauthenticated:
+			look.State, look.Reason = workload.AuthRetrying, now.Message
+		}
+		return look, true
+	}
+	if r, ok := local.(interface{ RunAs() []string }); ok {
+		look.RunAs = r.RunAs()
+	}
+	now := statusOf(local)
+	look.Reason, look.Processes, look.Restarts = now.Reason, now.Processes, int(now.Restarts)
+	look.Ended, look.Stderr = now.Ended, now.Said
+	switch now.State {
+	case stdio.Starting:
+		look.State = workload.Starting
+	case stdio.Unhealthy:
+		look.State = workload.Unhealthy
+	case stdio.Failed, stdio.Stopped:
+		look.State = workload.Failed
+	}
+	return look, true
+}
+
+// url is where clients reach a workload.
+func (d *Doors) url(one *opened) string {
+	at := d.Edge.DoorAddr(one.Name)
+	if at == "" {
+		return ""
+	}
+	s := d.settings
+	s.ExternalURL = one.plan.Doors[0].ExternalURL
+	url := s.Endpoint(at)
+	if one.plan.Servers[0].Older {
+		url = strings.TrimSuffix(url, "/mcp") + "/sse"
+	}
+	return url
+}
+
+// has notes who keeps the processes of a workload.
+func (o *opened) has(local backend.Local) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.local = local
+}
+
+// changed notes how a workload's processes are.
+func (o *opened) changed(s stdio.Status) {
+	if s.State == stdio.Starting {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.state == "" {
+		o.state = s.State
+		close(o.settled)
+	}
+}
+
+// boxed notes what a sandbox of the workload holds.
+func (o *opened) boxed(s *sandbox.Sandbox) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.box, o.wide, o.failed = string(s.Grade()), s.Open(), nil
+	if o.notes = nil; s.Note() != "" {
+		o.notes = []string{s.Note()}
+	}
+}
+
+// chosen notes which image containers of the workload are made of, and says what is not certain
+// of it.
+func (o *opened) chosen(c *image.Choice) {
+	o.mu.Lock()
+	o.image = c
+	o.mu.Unlock()
+	for _, note := range c.Notes {
+		o.Say("warning: " + note)
+		o.Lines(workload.Line{Time: time.Now(), Source: logs.Event, Text: note})
+	}
+}
+
+// verifiedOf is what is known of who made an image.
+func verifiedOf(c *image.Choice) string {
+	if c.Verified == "" {
+		return strings.Join(c.Notes, "; ")
+	}
+	return strings.Join(append([]string{c.Verified}, c.Notes...), "; ")
+}
+
+// contained notes what a container of the workload is.
+func (o *opened) contained(b *container.Box) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.box, o.failed, o.notes = "container", nil, b.Notes()
+}
+
+// printed passes on what a server prints.
+func (o *opened) printed(l stdio.Line) {
+	switch l.Source {
+	case "weir":
+		l.Source = logs.Event
+	case "stdout":
+		l.Text = strings.TrimPrefix(l.Text, "stdout: ")
+		o.mu.Lock()
+		o.stray = l.Text
+		o.mu.Unlock()
+	}
+	o.Lines(workload.Line{Time: l.At, Source: l.Source, Text: l.Text})
+}
+
+// noting is a starter whose failures are noted.
+type noting struct {
+	stdio.Starter
+	of *opened
+}
+
+func (n noting) Start(ctx context.Context, principal string) (stdio.Process, error) {
+	p, err := n.Starter.Start(ctx, principal)
+	if ctx.Err() == nil {
+		n.of.mu.Lock()
+		n.of.failed = err
+		n.of.mu.Unlock()
+	}
+	return p, err
+}
+
+// keep has the processes of a workload looked after, and what its server speaks remembered:
+// by what shapes the server, whichever start of it this is.
+func (o *opened) keep(w *compile.Workload, c *stdio.Config) {
+	same := *w
+	same.Start = 0
+	text, err := json.Marshal(same)
+	if err != nil {
+		panic(err) // a plan is data
+	}
+	sum := sha256.Sum256(text)
+	digest := hex.EncodeToString(sum[:])
+	c.Digest, c.Starter, c.Lines, c.Changed = digest, noting{c.Starter, o}, o.printed, o.changed
+	c.Remembered = func(digest string) (mcp.Era, bool) {
+		modern, known := o.Opening.Remembered(digest)
+		if modern {
+			return mcp.Modern, known
+		}
+		return mcp.Legacy, known
+	}
+	c.Remember = func(digest string, era mcp.Era) { o.Opening.Remember(digest, era == mcp.Modern) }
+}
