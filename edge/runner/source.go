@@ -41,7 +41,7 @@ var (
 
 const (
 	maxSource = 512 // bytes of a package's name, or of a module's path
-	maxWord   = 128 // bytes of a version, or of a name of a system's package
+	maxWord   = 128 // bytes of a version, of a tag, of a name of PyPI or of its extras, or of a system's package
 )
 
 // ParseSource reads npx://PKG[@VERSION], uvx://PKG[@VERSION|==VERSION], go://MODULE[@VERSION]
@@ -80,6 +80,9 @@ func ParseSource(word string) (*Source, error) {
 		return nil, nil
 	}
 	given := strings.HasPrefix(rest, s.Package+"@") || strings.HasPrefix(rest, s.Package+"==")
+	if project, extras, _ := strings.Cut(s.Package, "["); scheme == SchemeUVX && max(len(project), len(extras)) > maxWord {
+		name = nil
+	}
 	for part := range strings.SplitSeq(s.Package, "/") {
 		if strings.HasSuffix(part, ".") || part == ".." {
 			name = nil
@@ -240,5 +243,10 @@ var registryModule = regexp.MustCompile(`^(localhost|[A-Za-z0-9-]+(\.[A-Za-z0-9-
 // as registries have it. false: that is no name of one.
 func RegistryModule(word string) (ref string, ok bool) {
 	ref, ok = strings.CutPrefix(word, "wasm://")
-	return ref, ok && len(ref) <= maxSource && registryModule.MatchString(ref)
+	if !ok || len(ref) > maxSource || !registryModule.MatchString(ref) {
+		return ref, false
+	}
+	name, _, _ := strings.Cut(path.Base(ref), "@")
+	_, tag, _ := strings.Cut(name, ":")
+	return ref, len(tag) <= maxWord
 }

@@ -54,6 +54,7 @@ func TestParseSourceRefuses(t *testing.T) {
 		"npx://../a", "npx://./a", "npx:///a", "npx://a@file:/etc", "npx://a@git+https://evil.test/x", "npx://a@npm:b@1", "npx://@a", "npx://@a/b/c", "npx://a@1\n", "npx://a@latest\n",
 		"uvx://", "uvx://-U", "uvx://a @ https://evil.test/x", "uvx://a==", "uvx://a==1 --index-url=x", "uvx://a@-1", "uvx://a[", "uvx://a[-x]", "uvx://./a", "uvx://a;python_version<'3'", "uvx://a==1;x", "uvx://a==1.*", "uvx://git+https://evil.test/x", "uvx://a\n==1",
 		"go://", "go://fmt", "go://-m", "go://a.example/m@", "go://a.example/-m", "go://a.example/../m", "go://a.example/m@-x", "go://a.example/m@a b", "go://a.example/m@v1/../..", "go://a.example//m", "go://a.example/m.", "go://a.example/m\n", "go://./a\nb", "go://./a\x00",
+		"uvx://" + strings.Repeat("a", maxWord+1), "uvx://a[" + strings.Repeat("b", maxWord+1) + "]", "uvx://a==" + strings.Repeat("1", maxWord+1), "npx://a@" + strings.Repeat("1", maxWord+1),
 		"npx://" + strings.Repeat("a", 600), "go://a.example/" + strings.Repeat("a/", 400) + "a", "go:///" + strings.Repeat("a", 5000),
 	} {
 		if s, err := ParseSource(word); err == nil {
@@ -89,6 +90,8 @@ func TestRegistryModule(t *testing.T) {
 		"wasm://u:p@ghcr.io/a":                             "",
 		"wasm://ghcr.io/a?b":                               "",
 		"wasm://ghcr.io/" + strings.Repeat("a", maxSource): "",
+		"wasm://h:1/a:" + strings.Repeat("1", maxWord):     "h:1/a:" + strings.Repeat("1", maxWord),
+		"wasm://h:1/a:" + strings.Repeat("1", maxWord+1):   "",
 		"https://ghcr.io/a":                                "",
 	} {
 		if got, ok := RegistryModule(word); ok != (want != "") || ok && got != want {

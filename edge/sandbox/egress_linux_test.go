@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/edgetest/escape"
 	"github.com/weir-edge/weir/edge/egress"
 	"github.com/weir-edge/weir/edge/v1beta1"
@@ -69,9 +70,11 @@ func TestV01Egress(t *testing.T) {
 	}
 
 	// 3. What is allowed passes.
+	// A dial of the round before may be counted late.
+	edgetest.Until(t, "an outside that nobody dials", func() bool { return len(asked()) == 0 })
 	passes := escape.Allowed()
 	tryOut(t, m, w, passes)
-	if counts := asked(); counts["93.184.216.34:443"] < len(passes) || len(counts) != 2 {
+	if counts := asked(); counts["93.184.216.34:443"] != len(passes) || len(counts) != 2 {
 		t.Errorf("what is allowed was counted as %v", counts)
 	}
 

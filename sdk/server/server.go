@@ -217,7 +217,7 @@ func call(m message, tools map[string]Tool) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Of its parts: a module takes ten times as long as a program for what looks at types.
+	// The line is put together here: reflection costs a module many times what it costs a program.
 	line := make([]byte, 0, len(quoted)+len(m.ID)+128)
 	line = append(append(line, `{"jsonrpc":"2.0","id":`...), m.ID...)
 	line = append(append(line, `,"result":{"content":[{"type":"text","text":`...), quoted...)
