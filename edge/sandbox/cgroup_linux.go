@@ -153,18 +153,18 @@ func (g *cgroups) enable(dir string) {
 
 // group makes the group of a sandbox, of the processes that it has by now. It returns nil
 // where none can be made.
-func (g *cgroups) group(c *Config, pids []int) *group {
+func (g *cgroups) group(c *Config, processes func() []int) *group {
 	name := fmt.Sprintf("weir-%d-%d", os.Getpid(), g.made.Add(1))
 	made := &group{}
 	if g.v2 != "" {
 		dir := filepath.Join(g.v2, name)
 		settings := g.settings(c)
-		if made.fill(dir, settings, pids) {
+		if made.fill(dir, settings, processes()) {
 			made.v2, made.memory, made.pids, made.cpu = dir, true, true, settings["cpu.max"] != ""
 			return made
 		}
 	} else if g.pids != "" && c.Processes > 0 {
-		made.pids = made.fill(filepath.Join(g.pids, name), map[string]string{"pids.max": strconv.Itoa(c.Processes + ofHelper)}, pids)
+		made.pids = made.fill(filepath.Join(g.pids, name), map[string]string{"pids.max": strconv.Itoa(c.Processes + ofHelper)}, processes())
 		if made.pids {
 			return made
 		}

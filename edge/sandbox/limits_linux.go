@@ -15,8 +15,7 @@ const watchEvery = 2 * time.Second
 
 // limit holds a sandbox to its limits: by a cgroup what that can, and by looking the rest.
 func (s *Sandbox) limit() {
-	pids := descendants(s.cmd.Process.Pid)
-	s.group = s.machine.groups().group(&s.config, pids)
+	s.group = s.machine.groups().group(&s.config, s.processes)
 	memory, processes := s.config.Memory > 0, s.config.Processes > 0
 	if s.group != nil {
 		memory, processes = memory && !s.group.memory, processes && !s.group.pids
@@ -30,6 +29,15 @@ func (s *Sandbox) limit() {
 	if s.config.CPUs > 0 && (s.group == nil || !s.group.cpu) {
 		s.note = join(s.note, s.config.Name+": --cpus is not held: it needs cgroup v2, delegated to this process: weir up --install has systemd do so")
 	}
+}
+
+// processes are those of the sandbox before a server runs. Only bubblewrap has a child; to find
+// it costs a look at every process of the machine.
+func (s *Sandbox) processes() []int {
+	if s.grade == Bwrap {
+		return descendants(s.cmd.Process.Pid)
+	}
+	return []int{s.cmd.Process.Pid}
 }
 
 func join(a, b string) string {
