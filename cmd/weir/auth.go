@@ -4,12 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -241,7 +238,7 @@ and its like use the one that this command made last.`,
 			if err != nil {
 				return err
 			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			ctx, stop := untilSignal(cmd)
 			defer stop()
 			kept, err := s.Login(ctx)
 			if err != nil {
@@ -368,7 +365,7 @@ token stays good there until it ends.`,
 				return err
 			}
 			defer client.Close()
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			ctx, stop := untilSignal(cmd)
 			defer stop()
 			ended, known, err := auth.Logout(ctx, store, client, args, timeout)
 			line, left := auth.Forgotten(ended)
@@ -377,7 +374,7 @@ token stays good there until it ends.`,
 			}
 			switch {
 			case err != nil:
-				return err
+				return interrupted(ctx, err)
 			case len(ended) == 0 && len(args) > 0:
 				url := login.Canonical(args[0])
 				return errors.New("there is no login to " + edge.Brief(url) + didYouMean(url, known, "`weir auth list` lists them"))

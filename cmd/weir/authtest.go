@@ -4,9 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -56,9 +53,9 @@ what to mend.`,
 			case timeout <= 0:
 				return usagef("--timeout %s: give a positive duration, such as 10s", timeout)
 			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			unbounded, stop := untilSignal(cmd)
 			defer stop()
-			ctx, cancel := context.WithTimeout(ctx, timeout)
+			ctx, cancel := context.WithTimeout(unbounded, timeout)
 			defer cancel()
 
 			// 1. The backend, and whose credential it is to be.
@@ -94,6 +91,9 @@ what to mend.`,
 
 			// 2. The credential.
 			t := auth.Try(ctx, server, backend, secrets, reach, who)
+			if unbounded.Err() != nil {
+				return interrupted(unbounded, unbounded.Err())
+			}
 
 			// 3. What is said.
 			if asJSON {

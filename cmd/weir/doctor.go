@@ -1,12 +1,8 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -75,9 +71,8 @@ The exit code is 0 without problems, else that of the class of the first one:
 			if timeout <= 0 {
 				return usagef("--timeout %s: give a positive duration, such as 10s", timeout)
 			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			ctx, stop := untilSignal(cmd)
 			defer stop()
-			defer context.AfterFunc(ctx, stop)()
 			d := a.doctor(cmd, config, timeout)
 			if tokenFile != "" {
 				who, err := auth.User(tokenFile, a.in)
@@ -88,7 +83,7 @@ The exit code is 0 without problems, else that of the class of the first one:
 			}
 			found, err := d.Run(ctx)
 			if ctx.Err() != nil {
-				return errInterrupted
+				return interrupted(ctx, ctx.Err())
 			}
 			if err != nil {
 				return err

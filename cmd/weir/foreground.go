@@ -17,8 +17,8 @@ import (
 )
 
 // foreground runs one workload in this process, without a manager, until its server has
-// ended or ctx has: then it is gone. It returns nil when the server ended with 0, or ctx
-// has. told hears of each step, and of what the server prints.
+// ended or ctx has: then it is gone. It returns nil when the server ended with 0, or ctx has
+// once the server is there. told hears of each step, and of what the server prints.
 func (a *app) foreground(ctx context.Context, manifest []byte, wait time.Duration, told func(workload.Event)) (err error) {
 	paths, err := a.paths()
 	if err != nil {
@@ -55,9 +55,6 @@ func (a *app) foreground(ctx context.Context, manifest []byte, wait time.Duratio
 			told := *known // its log is gone with it
 			told.Next = "mend the command, or run it by itself to see what it says"
 			err = &told
-		}
-		if ctx.Err() != nil {
-			return nil
 		}
 		return err
 	}

@@ -12,11 +12,9 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
-	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -227,9 +225,8 @@ func (a *app) withURL(cmd *cobra.Command, r *remote, target string, f func(conte
 	for _, w := range warnings {
 		fmt.Fprintf(a.err, "%s: %s\n", cmd.CommandPath(), w)
 	}
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignal(cmd)
 	defer stop()
-	defer context.AfterFunc(ctx, stop)()
 	var typed *bufio.Reader
 	if terminal(a.in) {
 		typed = bufio.NewReader(a.in)

@@ -99,7 +99,7 @@ func (a *app) runWorkload(cmd *cobra.Command, x *runFlags, args []string) error 
 	}
 	ctx, stop := untilSignal(cmd)
 	defer stop()
-	if x.fromConfig == "" {
+	if !x.Given["from-config"] {
 		if err := a.entry(ctx, cmd, x); err != nil {
 			return interrupted(ctx, err)
 		}
@@ -130,7 +130,7 @@ func (a *app) runWorkload(cmd *cobra.Command, x *runFlags, args []string) error 
 
 // made makes the manifest, of the flags or of a file.
 func (a *app) made(ctx context.Context, x *runFlags) (*workload.Made, error) {
-	if x.fromConfig != "" {
+	if x.Given["from-config"] {
 		if err := x.onlyConfig(); err != nil {
 			return nil, err
 		}
@@ -171,6 +171,9 @@ const maxConfig = 4<<20 + 1
 
 // imported makes the manifest of a file.
 func (a *app) imported(x *runFlags) (*workload.Made, error) {
+	if x.fromConfig == "" {
+		return nil, usagef("--from-config: it is empty: name a file")
+	}
 	f, err := edge.OpenFile(x.fromConfig)
 	if err != nil {
 		return nil, usagef("--from-config: %s", err)

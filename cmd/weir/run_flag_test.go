@@ -13,6 +13,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -430,6 +431,12 @@ func runFlagFromConfig(t *testing.T) {
 			t.Errorf("%s: exit code %d, %s", beside, code, said)
 		}
 	}
+	for _, with := range [][]string{{"--from-config", ""}, {"--from-config", "", "--", "/bin/true"}} {
+		a, _, said := asking(t, newFakeManager())
+		if code := a.run(append([]string{"run", "--dry-run"}, with...)); code != 2 || !strings.Contains(said.String(), "--from-config") {
+			t.Errorf("%q: exit code %d, %s", with, code, said)
+		}
+	}
 	a, _, said = asking(t, newFakeManager())
 	if code := a.run([]string{"run", "--from-config", file, "--dry-run", remoteURL}); code != 2 {
 		t.Errorf("a server beside it: exit code %d, %s", code, said)
@@ -476,4 +483,28 @@ func runFlagForeground(t *testing.T) {
 		t.Errorf("left over: %v, %v", left, err)
 	}
 	h.fails(44, "exit 1", "run", "-f", "--wait", "20s", "--", "/bin/false")
+
+	// A server that has not introduced itself was not run.
+	begun := filepath.Join(t.TempDir(), "begun")
+	cmd = exec.CommandContext(t.Context(), "weir", "run", "-f", "--sandbox", "off", "--", "/bin/sh", "-c", "echo > "+begun+"; exec sleep 60")
+	cmd.Env, cmd.Dir = h.env, h.home
+	ended := make(chan error, 1)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { ended <- cmd.Wait() }()
+	for since := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		if _, err := os.Stat(begun); err == nil {
+			break
+		}
+		if time.Since(since) > 30*time.Second {
+			t.Fatal("the server has not begun")
+		}
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if <-ended; cmd.ProcessState.ExitCode() != 130 {
+		t.Errorf("interrupted before the server was there: %s", cmd.ProcessState)
+	}
 }

@@ -199,11 +199,17 @@ func TestDrainTimeout(t *testing.T) {
 
 func TestInterruptedCall(t *testing.T) {
 	_, url := demoProcess(t)
-	call := run(t, "call", url, "countdown", "--args", `{"from":100}`)
-	call.until("1/100")
-	call.signal(syscall.SIGINT)
-	if code := call.end(); code != 130 || call.said[len(call.said)-1] != "weir call: interrupted" {
-		t.Errorf("exit code %d, %q", code, call.said)
+	for _, c := range []struct {
+		signal syscall.Signal
+		code   int
+		said   string
+	}{{syscall.SIGINT, 130, "weir call: interrupted"}, {syscall.SIGTERM, 143, "weir call: interrupted by SIGTERM"}} {
+		call := run(t, "call", url, "countdown", "--args", `{"from":100}`)
+		call.until("1/100")
+		call.signal(c.signal)
+		if code := call.end(); code != c.code || call.said[len(call.said)-1] != c.said {
+			t.Errorf("%s: exit code %d, %q", c.signal, code, call.said)
+		}
 	}
 }
 

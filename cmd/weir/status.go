@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"os"
-	"os/signal"
 	"strings"
 	"syscall"
 	"time"
@@ -102,7 +100,7 @@ is no such workload.`,
 				fmt.Fprintf(a.err, "%s: %s\n", cmd.CommandPath(), w)
 			}
 			defer o.HTTP.CloseIdleConnections()
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			ctx, stop := untilSignal(cmd)
 			defer stop()
 			if watching {
 				return a.watchStatus(ctx, cmd.CommandPath(), o, interval, asJSON)

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -117,7 +114,7 @@ func (a *app) at(cmd *cobra.Command, r *remote, w where, pick func(*compile.Plan
 // lookBehind says what keeps the backends of a server from working, where that may be why
 // something failed.
 func (a *app) lookBehind(cmd *cobra.Command, opened *source.Result, server string, s serve.Settings) {
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignal(cmd)
 	defer stop()
 	secrets, err := secretsOf(opened.Set, s.SecretsDir, a.environ)
 	if err != nil {

@@ -2,11 +2,8 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -127,7 +124,7 @@ func lint(opened *source.Result, all []composed, known map[string]finder) (found
 // toolsOf asks the backends of servers with composite tools for what they offer. What keeps
 // one from telling is printed.
 func (a *app) toolsOf(cmd *cobra.Command, opened *source.Result, all []composed) (map[string]finder, error) {
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignal(cmd)
 	defer stop()
 	s, err := a.settingsInPassing()
 	if err != nil {

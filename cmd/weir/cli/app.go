@@ -5,6 +5,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"os/signal"
@@ -54,18 +55,34 @@ func Lookup(environ []string, name string) (value string, ok bool) {
 	return value, ok
 }
 
-// UntilSignal is a context of a command that ends when the user interrupts it; a second signal
-// ends the process.
+// UntilSignal is a context of a command that ends when the user interrupts it, or SIGTERM
+// comes; a second signal ends the process.
 func UntilSignal(cmd *cobra.Command) (context.Context, context.CancelFunc) {
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	return ctx, stop
+	ctx, end := context.WithCancelCause(cmd.Context())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		defer signal.Stop(signals)
+		select {
+		case s := <-signals:
+			if s == syscall.SIGTERM {
+				end(errTerminated)
+			} else {
+				end(ErrInterrupted)
+			}
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { end(nil) }
 }
 
-// Interrupted replaces an error that an interrupt caused by errInterrupted.
+// Interrupted replaces an error that a signal caused by ErrInterrupted.
 func Interrupted(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() != nil {
-		return ErrInterrupted
+	switch {
+	case err == nil || ctx.Err() == nil:
+		return err
+	case errors.Is(context.Cause(ctx), ErrInterrupted):
+		return context.Cause(ctx)
 	}
-	return err
+	return ErrInterrupted
 }

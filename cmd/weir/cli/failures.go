@@ -19,7 +19,7 @@ import (
 const (
 	codeConnection  workload.Code = "connection"  // the server could not be reached
 	codeProtocol    workload.Code = "protocol"    // it answered with an error
-	codeInterrupted workload.Code = "interrupted" // by the user
+	codeInterrupted workload.Code = "interrupted" // by a signal
 )
 
 // why is an error as the user is told it.
@@ -61,6 +61,8 @@ func whyOf(cmd *cobra.Command, err error) why {
 		w.exit, w.Code, w.Next = ExitConnection, codeConnection, connection.Next
 	case errors.As(err, &protocol):
 		w.exit, w.Code, w.Next = ExitProtocol, codeProtocol, protocol.Next
+	case errors.Is(err, errTerminated):
+		w.exit, w.Code = ExitSignal+15, codeInterrupted
 	case errors.Is(err, ErrInterrupted):
 		w.exit, w.Code = ExitSignal+2, codeInterrupted
 	}
@@ -92,7 +94,7 @@ func (w *why) writeJSON(out io.Writer) {
 // Gravest is the exit code of a command that failed in several ways: the one that its user has
 // to know of first.
 func Gravest(codes []int) int {
-	for _, code := range []int{ExitSignal + 2, ExitFault, ExitBuild, ExitPull, ExitStart, ExitLogin, ExitRefused, ExitSandbox, ExitTaken, ExitConnection, ExitUsage, ExitMissing} {
+	for _, code := range []int{ExitSignal + 2, ExitSignal + 15, ExitFault, ExitBuild, ExitPull, ExitStart, ExitLogin, ExitRefused, ExitSandbox, ExitTaken, ExitConnection, ExitUsage, ExitMissing} {
 		if slices.Contains(codes, code) {
 			return code
 		}

@@ -104,7 +104,7 @@ func (a *Commands) showLog(cmd *cobra.Command, name string, o workload.LogOption
 	case ctx.Err() != nil && o.Follow:
 		return nil // that is how it ends
 	case ctx.Err() != nil:
-		return cli.ErrInterrupted
+		return cli.Interrupted(ctx, ctx.Err())
 	case shown.Err() != nil:
 		return context.Cause(shown)
 	case err != nil:

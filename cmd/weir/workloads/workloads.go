@@ -252,7 +252,7 @@ func (a *Commands) ended(ctx context.Context, cmd *cobra.Command, s *selection, 
 		}
 	}
 	if ctx.Err() != nil {
-		return cli.ErrInterrupted
+		return cli.Interrupted(ctx, ctx.Err())
 	}
 	for _, err := range absent {
 		if !s.lenient {
