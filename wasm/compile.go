@@ -30,7 +30,7 @@ const pageSize = 64 << 10
 // Compilation says how modules are compiled.
 type Compilation struct {
 	// Dir is a directory for machine code, which only this user may write to;
-	// it is made when missing. "" keeps machine code in memory alone.
+	// it is made when missing, and keeps 2 GiB. "" keeps machine code in memory alone.
 	Dir string
 
 	Workers int           // modules compiled at a time; 1 when 0
@@ -40,6 +40,7 @@ type Compilation struct {
 // Compiler turns modules into machine code. It is safe for concurrent use.
 type Compiler struct {
 	cache   wazero.CompilationCache
+	dir     string // that the cache is in; "" for none
 	timeout time.Duration
 	slots   chan struct{}
 	work    sync.WaitGroup
@@ -63,7 +64,7 @@ func NewCompiler(c Compilation) (*Compiler, error) {
 	if c.Timeout <= 0 {
 		c.Timeout = 10 * time.Second
 	}
-	return &Compiler{cache: cache, timeout: c.Timeout, slots: make(chan struct{}, max(c.Workers, 1))}, nil
+	return &Compiler{cache: cache, dir: c.Dir, timeout: c.Timeout, slots: make(chan struct{}, max(c.Workers, 1))}, nil
 }
 
 // privateDir makes dir when it is missing. What lies in it is run without
@@ -234,6 +235,9 @@ func (c *Compiler) compile(ctx context.Context, digest string, prepare func() (*
 		return nil, &Refusal{"module", text}
 	}
 	m.runtime, m.compiled, m.Elapsed = rt, compiled, time.Since(start)
+	if c.dir != "" {
+		prune(c.dir)
+	}
 	if m.interpreter || m.server {
 		m.metered = nil // nobody compiles it again
 	}

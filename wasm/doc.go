@@ -6,7 +6,7 @@
 // and holds it to limits, before anything else touches it (validate.go,
 // code.go). meter writes it anew with a fuel counter, a bound on recursion and
 // bounds on growth (meter.go). A Compiler turns the result into machine code,
-// off the path of requests, and keeps that on disk (compile.go). A Guest binds
+// off the path of requests, and keeps that on disk (compile.go, kept.go). A Guest binds
 // a compiled module to a configuration and to grants, and answers calls from a
 // bounded pool of instances (guest.go, pool.go, instance.go).
 //

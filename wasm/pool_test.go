@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -175,7 +176,7 @@ func TestPoolHammer(t *testing.T) {
 
 func TestCacheDir(t *testing.T) {
 	dir := t.TempDir()
-	for range 2 {
+	compiled := func() {
 		c, err := NewCompiler(Compilation{Dir: dir + "/cache"})
 		if err != nil {
 			t.Fatal(err)
@@ -187,6 +188,33 @@ func TestCacheDir(t *testing.T) {
 		m.Close()
 		c.Close()
 	}
+	compiled()
+	compiled()
+	// What is kept is bounded, over all versions of the engine: the oldest goes.
+	other := filepath.Join(dir, "cache", "wazero-v0")
+	if err := os.Mkdir(other, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	put := func(name string, size int64, age time.Duration) string {
+		path := filepath.Join(other, name)
+		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, size), os.Chtimes(path, now.Add(-age), now.Add(-age))); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	oldest, older := put("aa", maxKept/2, 2*time.Hour), put("bb", maxKept/2, time.Hour)
+	half, half2 := put("cc.1.tmp", 1, 2*time.Hour), put("dd.2.tmp", 1, 0)
+	compiled()
+	for path, kept := range map[string]bool{oldest: false, older: true, half: false, half2: true} {
+		if _, err := os.Stat(path); (err == nil) != kept {
+			t.Errorf("%s is kept: %v, want %v", path, err == nil, kept)
+		}
+	}
+	if code, err := filepath.Glob(filepath.Join(dir, "cache", "wazero-*", "????????????????????????????????????????????????????????????????")); err != nil || len(code) != 1 {
+		t.Errorf("the machine code of the module: %v, %v", code, err)
+	}
+
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
