@@ -176,6 +176,11 @@ func measureCommand(ctx context.Context, args []string, stdout, stderr io.Writer
 	if err != nil {
 		return err
 	}
+	if o.wants("containers") && !o.quick && !o.floors {
+		if err := isolate(); err != nil {
+			return fmt.Errorf("a network of its own, for containers: %w", err)
+		}
+	}
 	if o.procs > 0 {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(o.procs))
 	}
