@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-edge/weir/cmd/weir/auth"
+	"github.com/weir-edge/weir/cmd/weir/client"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/oauth"
 	"github.com/weir-edge/weir/edge/oauth/login"
@@ -242,7 +243,7 @@ and its like use the one that this command made last.`,
 			defer stop()
 			kept, err := s.Login(ctx)
 			if err != nil {
-				return interrupted(ctx, err)
+				return interrupted(ctx, client.Unreachable(ctx, err))
 			}
 			_, err = fmt.Fprintf(a.out, "logged in to %s%s\n", edge.Clean(kept.URL), auth.Until(kept, time.Now()))
 			return err

@@ -210,6 +210,7 @@ func TestRunKeepsServers(t *testing.T) {
 	h.fails(7, "--name", "run", "--name", "small-server", "--", small)
 	port := strings.Split(strings.TrimPrefix(first, "http://127.0.0.1:"), "/")[0]
 	h.fails(7, port, "run", "--name", "third", "--proxy-port", port, "--", small)
+	h.fails(2, "--host: 203.0.113.9 is no address of this machine", "run", "--name", "third", "--host", "203.0.113.9", "--", small)
 	if _, said, code := h.weir("inspect", "third"); code != 6 {
 		t.Errorf("what could not start is there: exit code %d, %s", code, said)
 	}

@@ -1,7 +1,10 @@
 package runner
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -106,6 +109,29 @@ func cutVersion(text string) (name, version string) {
 		return text[:i], text[i+1:]
 	}
 	return text, ""
+}
+
+// Locate makes the directory of a source absolute. It fails where there is none by that path.
+func (s *Source) Locate() error {
+	if s.Dir == "" {
+		return nil
+	}
+	dir, err := filepath.Abs(s.Dir)
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(dir)
+	var path *fs.PathError
+	switch {
+	case errors.As(err, &path):
+		return path.Err
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return errors.New("it is no directory")
+	}
+	s.Dir = dir
+	return nil
 }
 
 // String is the source as ParseSource reads it.

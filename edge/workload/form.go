@@ -185,16 +185,8 @@ func readSource(word string, args []string) (Server, error) {
 	if err != nil {
 		return Server{}, &Error{Code: CodeInvalid, Message: err.Error(), Next: "weir build --help"}
 	}
-	if source.Dir != "" {
-		if source.Dir, err = filepath.Abs(source.Dir); err == nil {
-			var info fs.FileInfo
-			if info, err = os.Stat(source.Dir); err == nil && !info.IsDir() {
-				err = errors.New("it is no directory")
-			}
-		}
-		if err != nil {
-			return Server{}, &Error{Code: CodeInvalid, Message: edge.Brief(word) + ": " + cause(err).Error(), Next: "name the directory of a Go module: go://./DIR"}
-		}
+	if err := source.Locate(); err != nil {
+		return Server{}, &Error{Code: CodeInvalid, Message: edge.Brief(word) + ": " + err.Error(), Next: "name the directory of a Go module: go://./DIR"}
 	}
 	return Server{Image: source.String(), Args: slices.Clone(args), Name: runner.PlainName(source.Name())}, nil
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -186,8 +187,11 @@ func (k *Keeper) choosePort(f *Facts) error {
 		}
 		var dns *net.DNSError
 		var address *net.AddrError
-		if errors.As(err, &dns) || errors.As(err, &address) {
+		switch {
+		case errors.As(err, &dns), errors.As(err, &address):
 			return &Error{Code: CodeInvalid, Field: "--host", Message: err.Error()}
+		case errors.Is(err, syscall.EADDRNOTAVAIL):
+			return &Error{Code: CodeInvalid, Field: "--host", Message: f.Host + " is no address of this machine", Next: "give one that it has, or 0.0.0.0 for all"}
 		}
 		if i > 200 && !inUse(err) { // it is not for the port
 			return &Error{Code: CodeInvalid, Field: "--host", Message: err.Error()}

@@ -123,6 +123,15 @@ func (e *ConnectionError) older() bool {
 	return e.Status >= 400 && e.Status < 500 || e.Status == http.StatusNotImplemented
 }
 
+// Unreachable explains why a login found no server to log in to; other errors stay.
+func Unreachable(ctx context.Context, err error) error {
+	var absent *login.UnreachableError
+	if !errors.As(err, &absent) {
+		return err
+	}
+	return unreachable(ctx, absent.URL, 0, absent.Err)
+}
+
 // errSilent is why the context of a call ends when the server says nothing.
 var errSilent = errors.New("the server kept silent")
 

@@ -164,10 +164,8 @@ func (x *buildFlags) request(word string) (r build.Request, err error) {
 	if r.Source == nil {
 		return r, cli.Usagef("%s is nothing to build: write npx://PACKAGE, uvx://PACKAGE, go://MODULE or go://./DIR", cli.Brief(word))
 	}
-	if r.Source.Dir != "" {
-		if r.Source.Dir, err = filepath.Abs(r.Source.Dir); err != nil {
-			return r, err
-		}
+	if err := r.Source.Locate(); err != nil {
+		return r, cli.Usagef("%s: %s: name the directory of a Go module, go://./DIR", cli.Brief(word), err)
 	}
 	if !slices.Contains([]string{"warn", "enabled", "disabled"}, x.verification) {
 		return r, cli.Usagef("--image-verification: %s is none of warn, enabled and disabled", cli.Brief(x.verification))

@@ -160,7 +160,7 @@ func (s *Session) Login(ctx context.Context) (Kept, error) {
 	defer s.mu.Unlock()
 	challenge, asked, err := s.probe(ctx)
 	if err != nil {
-		return Kept{}, fmt.Errorf("%w: check that the server runs and that the URL is right", err)
+		return Kept{}, &UnreachableError{s.options.URL, err}
 	}
 	k, err := s.again(ctx, challenge, nil)
 	if err != nil && !asked {
@@ -274,6 +274,19 @@ func (e *Failure) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *Failure) Unwrap() error { return e.Err }
+
+// UnreachableError says that an MCP server did not answer.
+type UnreachableError struct {
+	URL string
+	Err error
+}
+
+func (e *UnreachableError) Error() string {
+	return e.Err.Error() + ": check that the server runs and that the URL is right"
+}
+
+// Unwrap returns the cause.
+func (e *UnreachableError) Unwrap() error { return e.Err }
 
 // Transport sends requests with the token of a session, and again where a refusal brought a
 // new one. What leads elsewhere than to the origin of the server goes without.
