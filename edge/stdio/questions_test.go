@@ -8,8 +8,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/stdio"
 )
 
@@ -135,4 +138,61 @@ func TestSharedHearsOnce(t *testing.T) {
 	}
 	other.Session.Delete()
 	await(t, "the last subscription ends", func() bool { return len(b.told("resources/unsubscribe")) == 1 })
+}
+
+// A shared process's subscriptions are each client's own: what one is refused another is
+// refused as well, and nobody ends what another has.
+func TestSharedSubscriptionsAreApart(t *testing.T) {
+	t.Parallel()
+	b := start(t, "legacy", func(c *stdio.Config) { c.Mode = stdio.Shared })
+	one, other := b.NewClient().As(edgetest.Legacy, ""), b.NewClient().As(edgetest.Legacy, "")
+	for _, c := range []edgetest.Caller{one, other, one} {
+		if m := c.Ask("1", "resources/subscribe", `{"uri":"refused:1"}`).Message(); !strings.Contains(fault(m), "-32002") {
+			t.Errorf("subscribed to what the server refuses: %q", fault(m))
+		}
+	}
+	one.Ask("2", "resources/subscribe", `{"uri":"x:1"}`).Result()
+	other.Ask("2", "resources/unsubscribe", `{"uri":"x:1"}`).Result() // which it has not subscribed to
+	if got := b.told("resources/unsubscribe"); len(got) != 0 {
+		t.Errorf("another client's subscription was ended: %q", got)
+	}
+	one.Ask("3", "resources/unsubscribe", `{"uri":"x:1"}`).Result()
+	if got := b.told("resources/unsubscribe"); len(got) != 1 {
+		t.Errorf("the last subscription was ended so: %q", got)
+	}
+}
+
+// The introduction of a shared process that one client began is every client's: who waits for
+// it is told, though the first one leaves meanwhile.
+func TestSharedIntroductionOutlivesItsClient(t *testing.T) {
+	t.Parallel()
+	bridge, err := stdio.New(stdio.Config{Name: "back", Mode: stdio.Shared, Timeout: time.Second, Starter: program(t, "legacy slow", "")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bridge.Close()
+	heard := make(chan string, 10)
+	open := func() edge.Stream {
+		t.Helper()
+		s, err := bridge.Open(t.Context(), &edge.Owner{
+			Hear:   func(m *mcp.Message) { heard <- string(m.IDText()) },
+			Failed: func(id []byte, why error) { heard <- why.Error() },
+			Ended:  func(error) {},
+			Use:    func() edge.Use { return edge.Use{} },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	one, other := open(), open()
+	for i, s := range []edge.Stream{one, other} {
+		if err := s.Send(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`, 100_000_000_000_001+i), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one.Close()
+	if got := edgetest.Receive(t, heard, "the introduction"); got != "100000000000002" {
+		t.Errorf("heard %s", got)
+	}
 }

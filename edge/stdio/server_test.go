@@ -226,6 +226,10 @@ func (s *played) handle(p *packet, line []byte) int {
 		if _, is := s.how["subscribe-mute"]; is {
 			return -1
 		}
+		if strings.HasPrefix(p.Params.URI, "refused:") {
+			s.fail(p.ID, -32002, "Resource not found")
+			return -1
+		}
 		s.result(p.ID, "{}")
 	case "tools/call":
 		if p.Params.Name == "exit" {

@@ -41,15 +41,22 @@ type shared struct {
 	calls   map[string]*member // requests under way by id, but for those that last
 	lasting map[string]*member // subscriptions/listen by id
 	asked   []asked            // questions of the server
-	uris    map[string]int     // subscriptions
-	news    map[*member]bool   // who asked for the news; one of them is told, all being the edge's own
-	level   string             // the log level set
+	uris    map[string]subscribed
+	subs    map[string]string // resources/subscribe under way by id: the URI
+	news    map[*member]bool  // who asked for the news; one of them is told, all being the edge's own
+	level   string            // the log level set
 
 	met     []byte    // JSON text: the result of initialize; nil before it
 	meeting string    // id of the initialize under way; "" for none
 	waits   []greeted // who waits for its result
 	known   bool      // initialized was sent
 	own     uint64    // the last id of a request of the bridge's own
+}
+
+// subscribed is a resource that members are subscribed to.
+type subscribed struct {
+	members int
+	agreed  bool // by the server, which need not hear of another one
 }
 
 type asked struct {
@@ -110,8 +117,8 @@ func (s *shared) open(ctx context.Context, h *edge.Owner) (edge.Stream, error) {
 		}
 	}
 	s.mu.Lock()
-	s.calls, s.lasting, s.uris = make(map[string]*member), make(map[string]*member), make(map[string]int)
-	s.news = make(map[*member]bool)
+	s.calls, s.lasting, s.news = make(map[string]*member), make(map[string]*member), make(map[*member]bool)
+	s.uris, s.subs = make(map[string]subscribed), make(map[string]string)
 	s.asked, s.level, s.met, s.meeting, s.waits, s.known = nil, "", nil, "", nil, false
 	s.members = map[*member]bool{m: true}
 	s.mu.Unlock()
@@ -160,18 +167,47 @@ func (s *shared) failed(id []byte, why error) {
 	}
 }
 
+// plain is an id as the bridge gave it: a server that makes a string of it is understood.
+func plain(id string) string {
+	if len(id) > 2 && id[0] == '"' {
+		return id[1 : len(id)-1]
+	}
+	return id
+}
+
 // takes returns whose a request is, and forgets it; s.mu is held.
 func (s *shared) takes(id string) *member {
-	if len(id) > 2 && id[0] == '"' { // a server that makes a string of it is understood
-		id = id[1 : len(id)-1]
-	}
+	id = plain(id)
 	m := s.calls[id]
 	if m == nil {
 		m = s.lasting[id]
 	}
+	s.drop(id)
+	return m
+}
+
+// drop forgets a request; s.mu is held.
+func (s *shared) drop(id string) {
 	delete(s.calls, id)
 	delete(s.lasting, id)
-	return m
+	delete(s.subs, id)
+}
+
+// settle notes what the server says to a resources/subscribe, which the table still has; s.mu
+// is held.
+func (s *shared) settle(id string, agreed bool) {
+	uri, ok := s.subs[id]
+	m := s.calls[id]
+	if !ok || m == nil || !m.uris[uri] { // it has unsubscribed meanwhile, perhaps
+		return
+	}
+	if !agreed {
+		s.forget(m, uri)
+		return
+	}
+	one := s.uris[uri]
+	one.agreed = true
+	s.uris[uri] = one
 }
 
 // hear takes a message of the process.
@@ -229,6 +265,7 @@ func (s *shared) refuse(n *mcp.Message) {
 func (s *shared) answered(n *mcp.Message) {
 	id := string(n.IDText())
 	s.mu.Lock()
+	s.settle(plain(id), n.Kind == mcp.Result)
 	m := s.takes(id)
 	var waits []greeted
 	if id != "" && id == s.meeting {
@@ -239,16 +276,16 @@ func (s *shared) answered(n *mcp.Message) {
 		waits, s.waits = s.waits, nil
 	}
 	s.mu.Unlock()
-	if m == nil {
-		if id != edge.NewsID {
-			s.b.dropped.Add(1)
-		}
-		return
-	}
-	for _, w := range waits { // an error is theirs as well
+	for _, w := range waits { // an error is theirs as well, and whoever asked may have left
 		if one, err := mcp.Decode(mcp.Splice(nil, n.Raw, n.WithID(w.id))); err == nil {
 			w.m.tell(0, true, func() { w.m.h.Hear(one) })
 		}
+	}
+	if m == nil {
+		if id != edge.NewsID && waits == nil {
+			s.b.dropped.Add(1)
+		}
+		return
 	}
 	m.tell(0, true, func() { m.h.Hear(n) })
 }
@@ -389,16 +426,24 @@ func (m *member) Send(raw []byte, edits []mcp.Edit) error {
 		if m.uris == nil {
 			m.uris = make(map[string]bool)
 		}
+		one := s.uris[uri]
 		if !m.uris[uri] {
 			m.uris[uri] = true
-			s.uris[uri]++
+			one.members++
+			s.uris[uri] = one
 		}
-		if send = s.uris[uri] == 1; !send {
+		if send = !one.agreed; send { // it may be refused, whoever else has asked
+			s.subs[id] = uri
+		} else {
 			answer = []byte("{}")
 		}
 	case "resources/unsubscribe":
-		if uri := n.Text("uri"); m.uris[uri] && !s.forget(m, uri) {
-			answer, send = []byte("{}"), false
+		uri := n.Text("uri")
+		if m.uris[uri] {
+			s.forget(m, uri)
+		}
+		if send = s.uris[uri].members == 0; !send { // what others have is not one member's to end
+			answer = []byte("{}")
 		}
 	case "subscriptions/listen":
 		if id == edge.NewsID {
@@ -409,8 +454,7 @@ func (m *member) Send(raw []byte, edits []mcp.Edit) error {
 			}
 		}
 	case "notifications/cancelled":
-		delete(s.calls, string(n.Get("requestId").Of(n.Raw)))
-		delete(s.lasting, string(n.Get("requestId").Of(n.Raw)))
+		s.drop(string(n.Get("requestId").Of(n.Raw)))
 	}
 	switch {
 	case !send || n.Kind != mcp.Request || id == edge.NewsID:
@@ -432,11 +476,17 @@ func (m *member) Send(raw []byte, edits []mcp.Edit) error {
 	}
 	if err = c.Send(raw, nil); err != nil && n.Kind == mcp.Request {
 		s.mu.Lock()
+		s.settle(id, false)
 		s.takes(id)
+		var waits []greeted
 		if s.meeting == id {
 			s.meeting = ""
+			waits, s.waits = s.waits, nil
 		}
 		s.mu.Unlock()
+		for _, w := range waits {
+			w.m.tell(0, true, func() { w.m.h.Failed(w.id, err) })
+		}
 	}
 	return err
 }
@@ -456,7 +506,9 @@ func (s *shared) loudest() string {
 // held.
 func (s *shared) forget(m *member, uri string) bool {
 	delete(m.uris, uri)
-	if s.uris[uri]--; s.uris[uri] > 0 {
+	one := s.uris[uri]
+	if one.members--; one.members > 0 {
+		s.uris[uri] = one
 		return false
 	}
 	delete(s.uris, uri)
@@ -477,7 +529,7 @@ func (m *member) Close() error {
 	for _, table := range []map[string]*member{s.calls, s.lasting} {
 		for id, of := range table {
 			if of == m {
-				delete(table, id)
+				s.drop(id)
 				if id == s.meeting {
 					continue // nobody may cancel it
 				}
