@@ -51,6 +51,8 @@ type child struct {
 	ending chan struct{} // closed then
 	within time.Duration // from its end of stdin until it is killed
 
+	unread chan struct{} // closed when the server has closed its stdin
+
 	deaf atomic.Bool // the owner is told nothing more: it has closed the stream, or knows of the end
 
 	done chan struct{} // closed when all of it is gone
@@ -71,9 +73,10 @@ type child struct {
 func newChild(b *Bridge, h *edge.Owner, p Process, began time.Time) *child {
 	c := &child{
 		b: b, h: h, proc: p, log: newLogbook(&b.Config), began: began, kind: edge.Unavailable, within: b.Timeout,
-		ending: make(chan struct{}), done: make(chan struct{}), resting: began,
+		ending: make(chan struct{}), unread: make(chan struct{}), done: make(chan struct{}), resting: began,
 	}
 	c.w = newWriter(p.Stdin(), b.MaxMessage, b.Stuck, func() { c.end("stuck: it does not read what it is sent", edge.Unavailable, 0) })
+	c.w.broken = sync.OnceFunc(func() { close(c.unread) })
 	return c
 }
 
@@ -99,12 +102,9 @@ func (c *child) run() {
 	select {
 	case exit = <-exited:
 	case <-read: // a server that says nothing more is of no use
-		select {
-		case exit = <-exited:
-		case <-time.After(leftovers):
-			c.end("closed its stdout", edge.Unavailable, c.b.Timeout)
-			exit, known = c.finish(exited)
-		}
+		exit, known = c.without("stdout", exited)
+	case <-c.unread: // nor is one that hears nothing more
+		exit, known = c.without("stdin", exited)
 	case <-c.ending:
 		exit, known = c.finish(exited)
 	}
@@ -124,6 +124,18 @@ func (c *child) run() {
 	c.log.end()
 	c.over(exit, known)
 	close(c.done)
+}
+
+// without ends a process that has closed one of its streams. One that ends by itself, and so
+// has closed them all, says better how.
+func (c *child) without(stream string, exited <-chan Exit) (exit Exit, ended bool) {
+	select {
+	case exit = <-exited:
+		return exit, true
+	case <-time.After(leftovers):
+		c.end("closed its "+stream, edge.Unavailable, c.b.Timeout)
+		return c.finish(exited)
+	}
 }
 
 func (c *child) closeStderr() error {
@@ -241,12 +253,13 @@ func (c *child) read() {
 		case !own:
 			text = bytes.Clone(text)
 		}
-		c.take(m, text)
+		c.take(m, text, l.cut)
 	}
 }
 
-// take takes a line that may be a message, whose bytes are the owner's.
-func (c *child) take(m *mcp.Message, text []byte) {
+// take takes a line that may be a message, whose bytes are the owner's. Of one that is cut the
+// end of the server says why it is no message.
+func (c *child) take(m *mcp.Message, text []byte, cut bool) {
 	err := m.Decode(text)
 	if err == nil {
 		c.hear(m)
@@ -267,12 +280,21 @@ func (c *child) take(m *mcp.Message, text []byte) {
 		}
 		return
 	}
+	if cut {
+		c.log.stray(text)
+		return
+	}
 	c.odd(m, text)
 }
 
-// odd takes what is JSON perhaps, and no message.
+// odd takes what is JSON perhaps, and no message. Nobody waits longer for an answer that
+// cannot be read, such as one with bytes that are not UTF-8: its beginning says whose it was.
 func (c *child) odd(m *mcp.Message, text []byte) {
-	if id := m.IDText(); id != nil && m.Method == "" {
+	id := m.IDText()
+	if id == nil && m.Method == "" {
+		id = idIn(text[:min(len(text), idWithin)])
+	}
+	if id != nil && m.Method == "" {
 		c.h.Failed(id, edge.Errorf(edge.Unavailable, "call", "answered with what is no message"))
 	}
 	c.log.stray(text)

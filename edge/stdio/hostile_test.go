@@ -13,7 +13,8 @@ import (
 	"github.com/weir-edge/weir/edge/stdio"
 )
 
-// rawCall has the server say lines in answer to a call; ID stands for the call's id.
+// rawCall has the server say lines in answer to a call; ID stands for the call's id, BYTE for
+// one that is not UTF-8, and NUL for that.
 func rawCall(c edgetest.Caller, id string, lines ...string) *edgetest.Response {
 	arguments := fmt.Sprintf(`{"lines":%s}`, quote(strings.Join(lines, "\n")))
 	return c.CallTool(id, "raw", arguments)
@@ -52,6 +53,16 @@ func TestV34Nonsense(t *testing.T) {
 			r := rawCall(one, "1", `{"id":ID,"result":{}}`)
 			if m := r.Message(); !strings.Contains(fault(m), "502") {
 				t.Errorf("no message at all: %s", fault(m))
+			}
+			for what, line := range map[string]string{
+				"bytes that are not UTF-8": `{"jsonrpc":"2.0","id":ID,"result":{"x":"cafBYTE"}}`,
+				"a NUL":                    `{"jsonrpc":"2.0","id":ID,"result":{"x":"NUL"}}`,
+				"two lines in one":         `{"jsonrpc":"2.0","id":ID,"res{"jsonrpc":"2.0","method":"notifications/x"}`,
+				"a duplicate name":         `{"jsonrpc":"2.0","id":ID,"result":{"x":1,"x":2}}`,
+			} {
+				if m := rawCall(one, "1", line).Message(); !strings.Contains(fault(m), "502") { // and not when its time is over
+					t.Errorf("%s: %s", what, fault(m))
+				}
 			}
 			for _, want := range []string{"stdout: Loading…", "stdout: \x1b[32mStarting the server…", `stdout: "a string"`, "stderr: on stderr"} {
 				if !strings.Contains(b.log(), want) {
@@ -161,6 +172,26 @@ func TestV36Stuck(t *testing.T) {
 	}
 	if full == 0 || stuck == 0 {
 		t.Errorf("%d calls had no room, %d ended with the process", full, stuck)
+	}
+}
+
+// TestClosedStdin: a server that closes its stdin hears nothing more and is of no use, so that it
+// is ended, as one is that closes its stdout: calls do not wait for their time to be over.
+func TestClosedStdin(t *testing.T) {
+	for name, mode := range modes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := start(t, "legacy ignore-eof", func(c *stdio.Config) { c.Mode = mode })
+			c := b.NewClient().As(edgetest.Legacy, "")
+			if got := text(t, c.CallTool("1", "close-stdin", "{}")); got != "closed" {
+				t.Fatalf("%q", got)
+			}
+			began := time.Now()
+			m := c.CallTool("2", "echo", "{}").Message()
+			if took := time.Since(began); !strings.Contains(fault(m), `backend "back" ended: closed its stdin`) || took > edgetest.Allowed(5*time.Second) {
+				t.Errorf("after %s: %s", took, fault(m))
+			}
+		})
 	}
 }
 

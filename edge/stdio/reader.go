@@ -40,6 +40,7 @@ type lines struct {
 	keep       int          // bytes of the beginning of such a line that are kept
 	head       []byte       // these
 	err        error        // of the stream, after what is left
+	cut        bool         // the line that was returned last has no end: that of the stream came first
 }
 
 func newLines(r io.Reader, limit, keep int) *lines {
@@ -63,6 +64,7 @@ func (l *lines) next() (line []byte, own bool, err error) {
 		if i := bytes.IndexByte(b[l.start+searched:l.end], '\n'); i >= 0 {
 			line = b[l.start : l.start+searched+i]
 			l.start += searched + i + 1
+			l.cut = false
 			return l.whole(line)
 		}
 		if l.err != nil {
@@ -71,7 +73,7 @@ func (l *lines) next() (line []byte, own bool, err error) {
 				return nil, false, l.err
 			}
 			line = b[l.start:l.end]
-			l.start = l.end
+			l.start, l.cut = l.end, true
 			return l.whole(line)
 		}
 		searched = l.end - l.start

@@ -236,6 +236,11 @@ func (s *played) handle(p *packet, line []byte) int {
 			fmt.Fprint(os.Stderr, "told to exit\n")
 			return 1
 		}
+		if p.Params.Name == "close-stdin" { // here, where nobody reads it meanwhile
+			os.Stdin.Close()
+			s.text(p.ID, "closed")
+			return -1
+		}
 		s.mu.Lock()
 		c := make(chan struct{})
 		s.calls[string(p.ID)] = c
@@ -280,7 +285,7 @@ func (s *played) call(p *packet, line []byte, cancelled chan struct{}) {
 		s.text(p.ID, string(line))
 	case "raw": // says what it is told to, with ID for the id of the request
 		for _, l := range strings.Split(arg("lines"), "\n") {
-			s.say("%s", strings.ReplaceAll(l, "ID", string(p.ID)))
+			s.say("%s", strings.NewReplacer("ID", string(p.ID), "BYTE", "\xe9", "NUL", "\x00").Replace(l))
 		}
 	case "half": // the beginning of an answer, and the end
 		s.mu.Lock()

@@ -35,6 +35,10 @@ type writer struct {
 	stuck time.Duration   // for which the server may take nothing
 	cut   func()          // called when it has not for so long
 
+	// broken is called when the server can take nothing more: it has closed the other end, or
+	// has ended. It is nil for nobody.
+	broken func()
+
 	// attempts counts the beginnings and the ends of attempts: it stays odd while one does
 	// not return, since whoever shares the descriptor has set it to blocking.
 	attempts atomic.Uint64
@@ -191,6 +195,9 @@ func (w *writer) drain() {
 		}
 		if err != nil {
 			w.end()
+			if w.broken != nil {
+				w.broken()
+			}
 		}
 		w.mu.Unlock()
 	}
