@@ -132,7 +132,11 @@ func (b *logbook) stray(text []byte) {
 		b.unsaid++
 		return
 	}
-	b.say("stdout", "stdout: "+string(b.mask(bytes.Clone(text[:min(len(text), maxLine)]))))
+	head := bytes.Clone(text[:min(len(text), maxLine)])
+	if len(head) < len(text) {
+		head = b.whole(head)
+	}
+	b.say("stdout", "stdout: "+string(b.mask(head)))
 }
 
 // onlyCounted says how many lines of stdout were not logged; b.mu is held.

@@ -382,6 +382,21 @@ func TestStderr(t *testing.T) {
 	}
 }
 
+// A line of stdout that is cut for the log does not end with the beginning of a secret.
+func TestCutLineHoldsNoSecret(t *testing.T) {
+	t.Parallel()
+	const secret = "a-secret-of-the-server-0123456789"
+	b := start(t, "legacy", func(c *stdio.Config) { c.Secrets = func() [][]byte { return [][]byte{[]byte(secret)} } })
+	c := b.NewClient().As(edgetest.Legacy, "")
+	for _, before := range []int{16<<10 - len(secret) + 1, 16<<10 - 20, 16<<10 - 4} {
+		rawCall(c, "1", strings.Repeat("z", before)+secret, right).Result()
+	}
+	log := b.log()
+	if n := strings.Count(log, "zzzz\n"); n != 3 || strings.Contains(log, secret[:4]) {
+		t.Errorf("%d of 3 lines end before the secret; its beginning is in the log: %t", n, strings.Contains(log, secret[:4]))
+	}
+}
+
 // A server behind a socket is attached to by each connection: a newline ends what an
 // attach before left half said, and the server is introduced anew.
 func TestSocket(t *testing.T) {
