@@ -240,6 +240,8 @@ func TestRunKeepsServers(t *testing.T) {
 	h.fails(6, "nowhere", "run", "--group", "nowhere", "--", small)
 	h.fails(6, "none-such", "run", "--secret", "none-such,target=A", "--", small)
 	h.fails(44, "weir logs", "run", "--name", "ends", "--wait", "20s", "--", "/bin/false")
+	h.fails(44, `speaks revision "1999-01-01"`, "run", "--name", "old", "--wait", "20s", "--", "/bin/sh", "-c", // which does not end by itself
+		`while read -r l; do id=${l#*\"id\":}; printf '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"1999-01-01"}}\n' "${id%%,*}"; done`)
 
 	// Exported, removed, run again and exported: the same bytes, and the same server.
 	file := filepath.Join(h.home, "full.yaml")

@@ -128,7 +128,8 @@ func (o *opened) why(err error) error {
 	case failed != nil:
 		e.Message = fmt.Sprintf("%s cannot be started: %v", o.Name, failed)
 	default:
-		if s := statusOf(local); s.Ended != "" && s.Ended != "stopped" {
+		// One that was stopped or closed was ended by us, and that is no reason.
+		if s := statusOf(local); s.Ended != "" && s.Ended != "stopped" && s.Ended != "closed" {
 			e.Message = fmt.Sprintf("%s ended before it had introduced itself: %s", o.Name, s.Ended)
 		} else if late, ok := strings.CutPrefix(s.Reason, "introduction: "); ok {
 			e.Message = o.Name + " " + late
