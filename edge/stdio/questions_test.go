@@ -196,3 +196,54 @@ func TestSharedIntroductionOutlivesItsClient(t *testing.T) {
 		t.Errorf("heard %s", got)
 	}
 }
+
+// TestSharedQuestionsAreBounded: what a shared process asks without end, of a client that does not
+// take it, waits up to a bound, and is refused beyond it; others are served as before. What is
+// larger than that bound reaches a client that waits for nothing else.
+func TestSharedQuestionsAreBounded(t *testing.T) { // not beside others, whose memory would count
+	bridge, err := stdio.New(stdio.Config{Name: "back", Mode: stdio.Shared, Timeout: time.Second, Starter: program(t, "legacy", "")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bridge.Close()
+	open := func(hear func(*mcp.Message)) edge.Stream {
+		t.Helper()
+		s, err := bridge.Open(t.Context(), &edge.Owner{Hear: hear, Failed: func([]byte, error) {}, Ended: func(error) {}, Use: func() edge.Use { return edge.Use{} }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	call := func(s edge.Stream, id, name, arguments string) {
+		t.Helper()
+		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":%s}`, id, edgetest.CallParams(name, arguments))
+		if err := s.Send([]byte(body), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	heard, goOn := make(chan *mcp.Message, 10), make(chan struct{})
+	defer close(goOn)
+	slow := open(func(*mcp.Message) { <-goOn })
+	quick := open(func(m *mcp.Message) { heard <- m })
+
+	const large = 5 << 20
+	line := `{"jsonrpc":"2.0","method":"notifications/x","params":{"x":"` + strings.Repeat("x", large) + `"}}`
+	call(quick, "100000000000001", "raw", fmt.Sprintf(`{"lines":%s}`, quote(line+"\n"+right)))
+	if m := edgetest.Receive(t, heard, "the notification"); m.Method != "notifications/x" || len(m.Raw) < large {
+		t.Errorf("heard %s of %d bytes", m.Method, len(m.Raw))
+	}
+	edgetest.Receive(t, heard, "the answer")
+
+	before, dropped := heap(), bridge.Status().Dropped
+	call(slow, "100000000000002", "flood", `{"n":200000,"method":"sampling/createMessage","question":true}`)
+	await(t, "questions are refused", func() bool { return bridge.Status().Dropped > dropped+100_000 })
+	if more := heap() - before; more > 32<<20 {
+		t.Errorf("%d MiB more are in use", more>>20)
+	}
+	await(t, "the server reads again", func() bool {
+		return quick.Send([]byte(`{"jsonrpc":"2.0","id":100000000000003,"method":"tools/call","params":{"name":"echo","arguments":{}}}`), nil) == nil
+	})
+	if m := edgetest.Receive(t, heard, "an answer meanwhile"); string(m.IDText()) != "100000000000003" {
+		t.Errorf("heard %s", m.Raw)
+	}
+}

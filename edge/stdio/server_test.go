@@ -339,8 +339,12 @@ func (s *played) call(p *packet, line []byte, cancelled chan struct{}) {
 		s.mu.Unlock()
 	case "flood": // as fast as it can
 		s.mu.Lock()
+		id := "" // of questions, in place of notifications
+		if p.Params.Args["question"] == true {
+			id = `"id":1,`
+		}
 		for i := range number("n") {
-			fmt.Fprintf(s.out, `{"jsonrpc":"2.0","method":%q,"params":{"uri":"a:b","level":"error","data":"the number %d of many"}}`+"\n", arg("method"), i)
+			fmt.Fprintf(s.out, `{"jsonrpc":"2.0",`+id+`"method":%q,"params":{"uri":"a:b","level":"error","data":"the number %d of many"}}`+"\n", arg("method"), i)
 		}
 		s.out.Flush()
 		s.mu.Unlock()

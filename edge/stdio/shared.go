@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// maxHeld and maxHeldBytes bound the notifications that wait for one owner of a
-	// shared process.
+	// maxHeld and maxHeldBytes bound the notifications and questions that wait for one owner
+	// of a shared process: one may be larger if it waits alone.
 	maxHeld      = 1024
 	maxHeldBytes = 4 << 20
 
@@ -223,7 +223,7 @@ func (s *shared) hear(n *mcp.Message) {
 		switch {
 		case len(to) == 0:
 			s.mu.Unlock()
-			s.refuse(&one)
+			s.refuse(&one, mcp.CodeMethodNotFound, "nobody is there to answer, or nothing says who")
 			return
 		case len(s.asked) == maxAsked:
 			s.asked = slices.Delete(s.asked, 0, 1)
@@ -240,21 +240,24 @@ func (s *shared) hear(n *mcp.Message) {
 		if i > 0 {
 			mine = one.Clone() // its bytes are the owner's
 		}
-		if !m.tell(len(n.Raw), n.Kind == mcp.Request, func() { m.h.Hear(mine) }) {
+		if !m.tell(len(n.Raw), false, func() { m.h.Hear(mine) }) {
 			s.b.dropped.Add(1)
+			if n.Kind == mcp.Request {
+				s.refuse(&one, mcp.CodeInternal, "no further question can wait for an answer")
+			}
 		}
 	}
 }
 
-// refuse answers a question of the process that is nobody's, or anybody's.
-func (s *shared) refuse(n *mcp.Message) {
+// refuse answers a question of the process that reaches no client.
+func (s *shared) refuse(n *mcp.Message, code int, why string) {
 	s.mu.Lock()
 	c := s.c
 	s.mu.Unlock()
 	if c == nil {
 		return
 	}
-	body := mcp.AppendError(nil, n.IDText(), mcp.CodeMethodNotFound, "nobody is there to answer, or nothing says who", nil)
+	body := mcp.AppendError(nil, n.IDText(), code, why, nil)
 	if n.Method == "ping" {
 		body = mcp.AppendResult(nil, n.IDText(), []byte("{}"))
 	}
@@ -575,7 +578,7 @@ const ownRequests = 9_000_000_000_000
 // then it reports false, where too much waits.
 func (m *member) tell(bytes int, must bool, f func()) bool {
 	m.mu.Lock()
-	if !must && (len(m.held) >= maxHeld || m.bytes+bytes > maxHeldBytes) {
+	if !must && (len(m.held) >= maxHeld || m.bytes > 0 && m.bytes+bytes > maxHeldBytes) {
 		m.mu.Unlock()
 		return false
 	}
