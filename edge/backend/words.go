@@ -3,6 +3,7 @@ package backend
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/hex"
 	"html"
 	"io"
 	"net/url"
@@ -98,22 +99,25 @@ func masked(text string, secrets []string) string {
 		}
 	}
 	hide := make([]bool, len(text)) // at the beginning of each character
+	// A secret may be long, and what is said is not.
+	var places [together + 1]map[string][]int
 	for _, secret := range secrets {
 		secret = strings.Map(fold, seen(strings.ToValidUTF8(secret, ""))) // as text is
 		n := min(len(secret), together)
 		if n < 2 {
 			continue
 		}
-		parts := make(map[string]bool, len(secret))
-		for i := 0; i+n <= len(secret); i++ {
-			parts[secret[i:i+n]] = true
+		if places[n] == nil {
+			places[n] = placesOf(flat, n)
 		}
-		for i := 0; i+n <= len(flat); i++ {
-			if parts[string(flat[i:i+n])] {
-				for _, at := range from[i : i+n] {
+		for i := 0; i+n <= len(secret); i++ {
+			part := secret[i : i+n]
+			for _, place := range places[n][part] {
+				for _, at := range from[place : place+n] {
 					hide[at] = true
 				}
 			}
+			delete(places[n], part) // once is enough
 		}
 	}
 	var out strings.Builder
@@ -130,6 +134,16 @@ func masked(text string, secrets []string) string {
 	return out.String()
 }
 
+// placesOf returns where each n bytes of a text are.
+func placesOf(text []byte, n int) map[string][]int {
+	all := make(map[string][]int, len(text))
+	for i := 0; i+n <= len(text); i++ {
+		part := string(text[i : i+n])
+		all[part] = append(all[part], i)
+	}
+	return all
+}
+
 // fold returns one character for all that are the same but for their case. What
 // it returns may be longer or shorter than r.
 func fold(r rune) rune {
@@ -142,7 +156,8 @@ func fold(r rune) rune {
 }
 
 // SecretsOf returns what of a header's value must not be told: the value, what
-// comes after its scheme, and the parts of what that stands for in base64.
+// comes after its scheme, the parts of what that stands for in base64, and each
+// of these as others may spell it.
 func SecretsOf(value string) []string {
 	all := []string{value}
 	if scheme, rest, ok := strings.Cut(value, " "); ok && !strings.ContainsAny(scheme, "=;,:") {
@@ -157,6 +172,24 @@ func SecretsOf(value string) []string {
 	for _, one := range all {
 		if escaped := url.QueryEscape(one); escaped != one {
 			all = append(all, escaped)
+		}
+		all = append(all, encoded(one)...)
+	}
+	return all
+}
+
+// encoded is a secret in hex, and in base64 wherever it begins in what was encoded; nothing of
+// one that is too short to be known by a part.
+func encoded(secret string) []string {
+	if len(secret) < together {
+		return nil
+	}
+	all := []string{hex.EncodeToString([]byte(secret))}
+	for _, alphabet := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+		for before := range 3 {
+			// Six bits are a character: those that hold bits of others are left out.
+			text := alphabet.EncodeToString(append(make([]byte, before, before+len(secret)), secret...))
+			all = append(all, text[(8*before+5)/6:8*(before+len(secret))/6])
 		}
 	}
 	return all
@@ -174,6 +207,9 @@ func SecretsIn(u *url.URL) []string {
 		if plain, err := url.QueryUnescape(value); err == nil {
 			all = append(all, plain)
 		}
+	}
+	for _, one := range all {
+		all = append(all, encoded(one)...)
 	}
 	return all
 }

@@ -2,6 +2,7 @@ package backend
 
 import (
 	"encoding/base64"
+	"encoding/hex"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -36,6 +37,9 @@ func TestZ15Words(t *testing.T) {
 		{"a password in base64", "bad " + basic, "bad Basic REDACTED"},
 		{"a password", "bad password open sesame", "bad password REDACTED"},
 		{"a password, escaped", "bad password open+sesame", "bad password REDACTED"},
+		{"the credential in hex", "bad " + hex.EncodeToString([]byte(key)), "bad REDACTED"},
+		{"the credential in base64", "bad " + base64.StdEncoding.EncodeToString([]byte(key)), "bad REDACTED"},
+		{"its header in base64", "bad " + base64.RawURLEncoding.EncodeToString([]byte("Bearer "+key+" ")), "bad QmVhcmVyIHREDACTEDiA"},
 		{"a short one", "pin 4711 is wrong", "pin REDACTED is wrong"},
 	} {
 		secrets := append(append(SecretsOf("Bearer "+key), SecretsOf(basic)...), SecretsOf("4711")...)
