@@ -232,9 +232,9 @@ func (s *Set) Compile() *Result {
 }
 
 // said reports whether a finding is about a value that could not be read, which
-// says it all.
+// says it all. An object that was added to the set has no place in a file.
 func (s *Set) said(f compile.Finding) bool {
-	return slices.ContainsFunc(s.places[f.Index].faulty, func(path string) bool {
+	return f.Index < len(s.places) && slices.ContainsFunc(s.places[f.Index].faulty, func(path string) bool {
 		rest, ok := strings.CutPrefix(f.Path, path)
 		return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 	})

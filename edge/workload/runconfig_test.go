@@ -267,6 +267,25 @@ func mustImport(t *testing.T, name string) []byte {
 	return manifest
 }
 
+// A group whose name is none is an error of its flag, in manifests and in RunConfigs.
+func TestImportedGroup(t *testing.T) {
+	for _, group := range []string{"../other", "Team", "a b", "a.b", strings.Repeat("x", 300)} {
+		for file, text := range map[string]string{
+			"w.json": `{"schema_version":"v0.1.0","name":"w","remote_url":"https://mcp.example.com/mcp","transport":"streamable-http","group":"` + group + `"}`,
+			"w.yaml": "apiVersion: weir.dev/v1beta1\nkind: MCPServer\nmetadata: {name: w}\nspec: {image: \"exec:///bin/true\", transport: stdio, groupRef: {name: \"" + group + "\"}}\n",
+		} {
+			manifest, _, err := Import(file, []byte(text))
+			if err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+			var e *Error
+			if _, _, err = Check(manifest); !errors.As(err, &e) || e.Code != CodeInvalid || e.Field != "--group" || !strings.HasSuffix(e.Message, "is no name of a group") {
+				t.Errorf("%s of the group %.20q: %v", file, group, err)
+			}
+		}
+	}
+}
+
 // Exports say what another place lacks, and hide what reads like a secret.
 func TestExport(t *testing.T) {
 	dir := t.TempDir()

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/source"
 	"github.com/weir-edge/weir/edge/v1beta1"
@@ -215,9 +216,8 @@ func (s *set) settle() {
 func judge(manifest []byte) (plan *compile.Plan, notes []Note, err error) {
 	read, _ := source.Read("manifest", manifest) // what it finds wrong is said by Compile
 	read.Doors, read.Starts = true, []compile.Form{compile.FormLocal, compile.FormContainer, compile.FormWasm}
-	grouped(&read.Set)
+	wrong := grouped(&read.Set)
 	result := read.Compile()
-	var wrong []*Error
 	for _, f := range result.Findings {
 		flag := flagOf(f.Object.Kind, f.Path)
 		text := f.Message
@@ -261,8 +261,8 @@ func judge(manifest []byte) (plan *compile.Plan, notes []Note, err error) {
 }
 
 // grouped adds the group that a workload refers to: manifests of workloads are without it, since
-// several share it.
-func grouped(s *compile.Set) {
+// several share it. It returns what is wrong with its name.
+func grouped(s *compile.Set) (wrong []*Error) {
 	for _, o := range s.Objects {
 		var ref *v1beta1.NameRef
 		switch k := o.Value.(type) {
@@ -271,10 +271,17 @@ func grouped(s *compile.Set) {
 		case *v1beta1.MCPRemoteProxy:
 			ref = k.Spec.GroupRef
 		}
-		if ref != nil && !slices.ContainsFunc(s.Objects, func(o compile.Object) bool { return o.Ref() == compile.Ref{Kind: "MCPGroup", Name: ref.Name} }) {
+		switch {
+		case ref == nil:
+		case ref.Name != "" && !IsName(ref.Name): // there can be no such group
+			wrong = append(wrong, &Error{Code: CodeInvalid, Field: "--group", Message: fmt.Sprintf("--group: %q is no name of a group", edge.Brief(ref.Name))})
+			ref.Name = defaultGroup // which the rest is judged with
+			fallthrough
+		case !slices.ContainsFunc(s.Objects, func(o compile.Object) bool { return o.Ref() == compile.Ref{Kind: "MCPGroup", Name: ref.Name} }):
 			s.Objects = append(s.Objects, compile.Object{Value: &v1beta1.MCPGroup{ObjectMeta: metav1.ObjectMeta{Name: ref.Name}}})
 		}
 	}
+	return wrong
 }
 
 // flagOf is the flag that a field of an object stands for; "" for none.
