@@ -160,10 +160,17 @@ func (i *importer) servers() error {
 		if err != nil {
 			return i.bad("remote_url", "%s", err)
 		}
-		i.server = server
+		if i.server = server; c.Image != "" {
+			i.say("image: the server is at remote_url: left out")
+		}
 	case c.Image == "":
 		return i.bad("image", "required, or remote_url")
 	default:
+		for n, arg := range c.CmdArgs {
+			if strings.ContainsRune(arg, 0) {
+				return i.bad(fmt.Sprintf("cmd_args[%d]", n), "it holds a NUL byte, which no argument can")
+			}
+		}
 		i.server = Server{Image: c.Image, Args: c.CmdArgs}
 	}
 	switch c.Transport {
@@ -174,11 +181,13 @@ func (i *importer) servers() error {
 	if i.Transport = c.Transport; c.RemoteURL != "" && c.Transport == "stdio" {
 		return i.bad("transport", "a server at a URL does not speak stdio")
 	}
-	if c.Transport == "stdio" && c.ProxyMode != "" {
-		if c.ProxyMode != "sse" && c.ProxyMode != "streamable-http" {
-			return i.bad("proxy_mode", "%q is neither streamable-http nor sse", edge.Brief(c.ProxyMode))
-		}
-		i.ProxyMode = c.ProxyMode
+	switch c.ProxyMode {
+	case "", "sse", "streamable-http":
+	default:
+		return i.bad("proxy_mode", "%q is neither streamable-http nor sse", edge.Brief(c.ProxyMode))
+	}
+	if c.Transport == "stdio" {
+		i.ProxyMode = cmp.Or(c.ProxyMode, i.ProxyMode)
 	}
 	return nil
 }
@@ -186,8 +195,13 @@ func (i *importer) servers() error {
 // door reads where clients come in.
 func (i *importer) door() error {
 	c := i.c
-	if c.Port < 0 || c.Port > 65535 || c.TargetPort < 0 || c.TargetPort > 65535 {
-		return i.bad("port", "%d is no port, or target_port is none", c.Port)
+	for _, port := range []struct {
+		key    string
+		number int
+	}{{"port", c.Port}, {"target_port", c.TargetPort}} {
+		if port.number < 0 || port.number > 65535 {
+			return i.bad(port.key, "%d is no port", port.number)
+		}
 	}
 	if c.SessionTTL < 0 {
 		return i.bad("session_ttl", "it is negative")

@@ -177,6 +177,8 @@ func TestV39(t *testing.T) {
 		{"schema_version", nil, "schema_version: required"},
 		{"port", "80", "port: want a whole number"},
 		{"port", 70000, "port: 70000 is no port"},
+		{"target_port", -5, "target_port: -5 is no port"},
+		{"proxy_mode", "http", `proxy_mode: "http" is neither`},
 		{"transport", "inspector", "transport:"},
 		{"transport", "stdio", "a server at a URL does not speak stdio"},
 		{"name", "", "name: required"},
