@@ -472,7 +472,7 @@ func (i *importer) observation() error {
 	for name, value := range t.Headers {
 		rest, sealed := strings.CutPrefix(value, "secret://")
 		if !sealed {
-			if ReadsLikeSecret(name) || strings.EqualFold(name, "authorization") {
+			if headerReadsLikeSecret(name) {
 				return &Error{Code: CodeInvalid, Field: "telemetry_config.headers", Message: i.file + ": telemetry_config.headers." + edge.Brief(name) + ": it holds a secret in clear", Next: "keep it with `weir secret set NAME`, and write secret://NAME"}
 			}
 			if i.headers == nil {

@@ -252,8 +252,12 @@ func TestManifestNotes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for words, want := range map[string]string{
-		"":                       "",
-		"--env=API_TOKEN=x":      "API_TOKEN reads like a secret",
+		"":                  "",
+		"--env=API_TOKEN=x": "API_TOKEN reads like a secret",
+		"--otel-endpoint=a:4318 --otel-headers=X-API-TOKEN=x":                      "give --otel-headers X-API-TOKEN=secret://NAME",
+		"--otel-endpoint=a:4318 --otel-headers=Tenant=t":                           "",
+		"https://a.example/mcp --remote-forward-headers=Authorization=API_TOKEN=x": "give --remote-forward-headers-secret Authorization=NAME",
+		"https://a.example/mcp --remote-forward-headers=X-Tenant=t":                "",
 		"--host=0.0.0.0":         "nobody asks them who they are",
 		"--host=::1":             "",
 		"--proxy-mode=sse":       "the older transport",

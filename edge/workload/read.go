@@ -572,12 +572,29 @@ func ReadsLikeSecret(name string) bool {
 	return slices.ContainsFunc(secretWords, func(word string) bool { return strings.Contains(lower, word) })
 }
 
+// headerReadsLikeSecret is ReadsLikeSecret of a header.
+func headerReadsLikeSecret(name string) bool {
+	return ReadsLikeSecret(name) || strings.EqualFold(name, "authorization")
+}
+
 // remark notes what is good to know.
 func (d *draft) remark() {
 	say := func(format string, args ...any) { d.notes = append(d.notes, note(format, args...)) }
 	for _, v := range d.env {
 		if ReadsLikeSecret(v.Name) && v.Value != "" {
 			say("--env: %[1]s reads like a secret, and stands in the manifest in clear: keep it with `weir secret set %[1]s` and give --secret %[1]s,target=%[1]s", v.Name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.headers)) {
+		if headerReadsLikeSecret(name) {
+			say("--otel-headers: %[1]s reads like a secret, and stands in the manifest in clear: keep it with `weir secret set NAME` and give --otel-headers %[1]s=secret://NAME", edge.Brief(name))
+		}
+	}
+	if d.forward != nil {
+		for _, name := range slices.Sorted(maps.Keys(d.forward.AddPlaintextHeaders)) {
+			if headerReadsLikeSecret(name) {
+				say("--remote-forward-headers: %[1]s reads like a secret, and stands in the manifest in clear: keep it with `weir secret set NAME` and give --remote-forward-headers-secret %[1]s=NAME", edge.Brief(name))
+			}
 		}
 	}
 	if !loopback(d.Host) {
