@@ -2,6 +2,7 @@ package codemode
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/weir-edge/weir/edge"
@@ -72,6 +73,26 @@ func (q *request) take(value []byte) (why string) {
 		}
 		q.keys = append(q.keys, key)
 		return why == ""
+	})
+	if why == "" {
+		why = unfit(value)
+	}
+	return why
+}
+
+// unfit says which value of the data a script cannot have, and why; "" for none.
+func unfit(data []byte) (why string) {
+	_, err := scripting.FromJSON(data)
+	if err == nil {
+		return ""
+	}
+	why = "/data: " + err.Error() // unless it is about one of them
+	mcp.Each(data, func(name, value []byte) bool {
+		_, err := scripting.FromJSON(slices.Concat([]byte(`{"":`), value, []byte("}"))) // as deep as it stands
+		if err != nil {
+			why = at("data", string(mcp.Unquote(name))) + ": " + err.Error()
+		}
+		return err == nil
 	})
 	return why
 }

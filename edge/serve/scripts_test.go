@@ -312,6 +312,9 @@ func TestScriptErrors(t *testing.T) {
 	})
 }
 
+// nested is the JSON text of arrays within each other.
+func nested(deep int) string { return strings.Repeat("[", deep) + strings.Repeat("]", deep) }
+
 // TestX25: wrong arguments are a result that names them, before anything runs (rows X25,
 // X29); what is no object is an error of the message.
 func TestX25(t *testing.T) {
@@ -338,6 +341,9 @@ func TestX25(t *testing.T) {
 				`{"script":"","data":{"read_file":1}}`:                            `/data/read_file: the name is taken by the tool "read-file"`,
 				`{"script":"","data":{` + strings.Join(keys, ",") + `}}`:          "/data: more than 1000 keys",
 				`{"script":"","data":{"x":"` + strings.Repeat("x", 2<<20) + `"}}`: "/data: longer than 1048576 bytes",
+				`{"script":"","data":{"x":1,"y":[1e400]}}`:                        "/data/y: number out of range",
+				`{"script":"","data":{"x":` + strings.Repeat("9", 4097) + `}}`:    "/data/x: an integer of more than 4096 digits",
+				`{"script":"","data":{"x":` + nested(100) + `}}`:                  "/data/x: deeper than 100",
 			} {
 				r := c.request(t, "1", "tools/call", edgetest.CallParams("execute_tool_script", arguments))
 				out := read(t, c, r)
