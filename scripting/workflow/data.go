@@ -161,6 +161,8 @@ func appendData(b []byte, v any) []byte {
 		return strconv.AppendUint(b, uint64(v), 10)
 	case digits:
 		return append(b, v...)
+	case json.Number: // of the decoder
+		return append(b, v...)
 	case decimal:
 		text, _ := json.Marshal(float64(v)) // finite
 		return append(b, text...)

@@ -100,7 +100,7 @@ func (w *Workflow) Run(ctx context.Context, arguments []byte, host *Host) (*Outc
 	}
 	data, err := w.dataText(given)
 	if err != nil {
-		return &Outcome{Arguments: "/: " + scripting.Clean(err.Error()), Took: time.Since(began)}, nil
+		return &Outcome{Arguments: scripting.Clean(err.Error()), Took: time.Since(began)}, nil
 	}
 	r := &run{w: w, host: host, turn: turn, id: rand.Text(), began: began, steps: make(map[string]*handle, w.steps), places: make(chan struct{}, maxUnderWay)}
 	r.params, _ = numbers(given).(map[string]any)

@@ -2,9 +2,9 @@ package workflow
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -89,6 +89,9 @@ func (s *schema) judgeValue(v any) error {
 	return fmt.Errorf("%s: %s", at, why)
 }
 
+// pointed writes a name as a part of a JSON pointer.
+var pointed = strings.NewReplacer("~", "~0", "/", "~1")
+
 // firstCause is where and why a value does not fit, of the first cause that has no further.
 func firstCause(e *jsonschema.ValidationError) (at, why string) {
 	for len(e.Causes) > 0 {
@@ -97,7 +100,7 @@ func firstCause(e *jsonschema.ValidationError) (at, why string) {
 	var pointer strings.Builder
 	for _, step := range e.InstanceLocation {
 		pointer.WriteByte('/')
-		pointer.WriteString(strings.NewReplacer("~", "~0", "/", "~1").Replace(step))
+		pointer.WriteString(pointed.Replace(step))
 	}
 	if pointer.Len() == 0 {
 		pointer.WriteByte('/')
@@ -191,18 +194,40 @@ func (s *schema) arguments(given []byte) (map[string]any, error) {
 	return object, nil
 }
 
-// dataText is the data of a program that reads its parameters; nil for another.
+// dataText is the data of a program that reads its parameters; nil for another. The error
+// begins with a JSON pointer, as those of arguments do: what fits as arguments may be too
+// large or too deep with the defaults, and as the value of a name.
 func (w *Workflow) dataText(params map[string]any) ([]byte, error) {
 	if len(w.program.Names().Data) == 0 {
 		return nil, nil
 	}
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(map[string]any{"params": params}); err != nil {
-		return nil, err
+	for _, name := range slices.Sorted(maps.Keys(params)) {
+		if depth(params[name]) > scripting.MaxDepth-2 { // it stands within params, and that in the data
+			return nil, fmt.Errorf("/%s: deeper than %d", pointed.Replace(name), scripting.MaxDepth-2)
+		}
 	}
-	return bytes.TrimSpace(out.Bytes()), nil
+	text := appendData([]byte(`{"params":`), params)
+	if text = append(text, '}'); len(text) > scripting.MaxData {
+		return nil, fmt.Errorf("/: longer than %d bytes with the defaults", scripting.MaxData-len(`{"params":}`))
+	}
+	return text, nil
+}
+
+// depth is how deep arrays and objects stand within each other in a value.
+func depth(v any) (deepest int) {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, x := range v {
+			deepest = max(deepest, depth(x))
+		}
+	case []any:
+		for _, x := range v {
+			deepest = max(deepest, depth(x))
+		}
+	default:
+		return 0
+	}
+	return deepest + 1
 }
 
 // questionSchema compiles the schema of an answer: a flat object of texts, numbers, booleans

@@ -1,0 +1,32 @@
+package workflow_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// Arguments that a script cannot have are wrong arguments, no defect of the engine: they may
+// be as large and as deep as arguments of steps, but stand within params, beside defaults.
+func TestArgumentsOfScripts(t *testing.T) {
+	w := parse(t, composite(t, `
+parameters: {type: object, properties: {a/b: {}, d: {type: string, default: `+strings.Repeat("d", 1000)+`}}}
+script: return len(params["d"])
+`))
+	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
+	for arguments, want := range map[string]string{
+		`{"a/b":` + deep(98) + `}`:                            `{"result":1000}`,
+		`{"a/b":` + deep(99) + `}`:                            "arguments /a~1b: deeper than 98",
+		`{"a/b":` + deep(100) + `}`:                           "arguments /: deeper than 100",
+		`{"a/b":"` + strings.Repeat("x", 1<<20-2000) + `"}`:   `{"result":1000}`,
+		`{"a/b":"` + strings.Repeat("x", 1<<20-100) + `"}`:    "arguments /: longer than 1048565 bytes with the defaults",
+		`{"a/b":"` + strings.Repeat("\u2028", 300_000) + `"}`: `{"result":1000}`, // which some write with six bytes
+		`{"a/b":[1e400]}`:                                     "arguments /: number out of range",
+	} {
+		out, err := w.Run(t.Context(), []byte(arguments), quick())
+		if err != nil {
+			t.Errorf("%.40s: %s", arguments, err)
+		} else if got := told(out); got != want {
+			t.Errorf("%.40s:\ngot  %.200s\nwant %s", arguments, got, want)
+		}
+	}
+}
