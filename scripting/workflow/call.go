@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -285,7 +286,7 @@ func (r *run) retry(t *scripting.Task, args starlark.Tuple, named []starlark.Tup
 		if f == nil || i == times || t.Context().Err() != nil || t.Ended() != nil {
 			return nil, err
 		}
-		wait := max(r.jittered(min(base<<i, 60*base)), f.after)
+		wait := max(r.jittered(backoff(base, i)), f.after)
 		if err := r.outside(t, func(ctx context.Context) {
 			timer := time.NewTimer(wait)
 			defer timer.Stop()
@@ -303,6 +304,18 @@ func (r *run) retry(t *scripting.Task, args starlark.Tuple, named []starlark.Tup
 			r.tell(Event{Kind: StepRetried, Step: a.step.id, Item: a.item, Attempt: i + 2, Error: scripting.Clean(f.message)})
 		}
 	}
+}
+
+// backoff is how long to wait before another attempt when there were i of them: twice as long
+// as the time before, up to 60 times. No workflow has the 146 years that a product too large
+// for the type becomes.
+func backoff(base time.Duration, i int) time.Duration {
+	const longest = math.MaxInt64 / 2 // what jitter adds to it fits too
+	times := min(time.Duration(1)<<i, 60)
+	if base > longest/times {
+		return longest
+	}
+	return base * times
 }
 
 // jittered changes a wait by at most a tenth.
