@@ -157,11 +157,11 @@ func (l *loop) one(t *scripting.Task, ctx context.Context, i int) error {
 	a := &around{step: l.step, item: i, attempt: 1, forEach: map[string]any{l.item: data, "index": int64(i)}}
 	defer t.With(ctx, a)()
 	if l.when != nil {
-		v, err := t.Call(l.when)
+		yes, err := holds(t, l.when)
 		if err != nil {
 			return l.failed(t, ctx, i, err)
 		}
-		if v == starlark.False {
+		if !yes {
 			return l.record(i, statusSkipped, l.def, "")
 		}
 	}

@@ -113,6 +113,10 @@ output: {properties: {p: {type: string, default: only}}}`, want: `{"p":"only"}`}
 		// forEach.
 		{name: "forEach", yaml: params + `steps: [{id: a, type: forEach, collection: "{{json .params.l}}", itemVar: row, step: {tool: w.echo, arguments: {x: "{{.forEach.row}} {{.forEach.index}}"}}}]`, args: `{"l":["p","q"]}`,
 			want: `{"iterations":[{"index":0,"item":"p","status":"completed","output":{"x":"p 0"}},{"index":1,"item":"q","status":"completed","output":{"x":"q 1"}}],"count":2,"completed":2,"failed":0}`},
+		{name: "a condition of an item that is no bool", yaml: `script: |
+  return step("a", lambda: each("a", lambda: [1], lambda item, index: call_step("w.echo"), when=lambda: None))`, want: `failed step "a": item 0: the condition is NoneType, and must be bool`, calls: "none"},
+		{name: "a condition of a step that is no bool", yaml: `script: |
+  return step("a", lambda: call_step("w.echo"), when=lambda: 0)`, want: `failed step "a": the condition is int, and must be bool`, calls: "none"},
 		{name: "forEach over a plain reference", yaml: params + `steps: [{id: a, type: forEach, collection: "{{.params.l}}", step: {tool: w.echo, arguments: {x: "{{.forEach.item.k}}"}}}]`, args: `{"l":[{"k":"v"}]}`,
 			want: `{"iterations":[{"index":0,"item":{"k":"v"},"status":"completed","output":{"x":"v"}}],"count":1,"completed":1,"failed":0}`},
 		{name: "forEach over nothing", yaml: `steps: [{id: a, type: forEach, collection: "[]", step: {tool: w.echo}}]`, want: `{"iterations":[],"count":0,"completed":0,"failed":0}`, calls: "none"},

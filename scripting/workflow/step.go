@@ -211,13 +211,10 @@ func (r *run) do(t *scripting.Task, h *handle) error {
 		err error
 	)
 	if h.when != nil {
-		v, err = t.Call(h.when)
-		if err == nil && v == starlark.False {
+		var yes bool
+		if yes, err = holds(t, h.when); err == nil && !yes {
 			h.end(statusSkipped, h.def, "")
 			return nil
-		}
-		if _, ok := v.(starlark.Bool); err == nil && !ok {
-			err = fmt.Errorf("the condition is %s, and must be bool", v.Type())
 		}
 	}
 
@@ -253,6 +250,19 @@ func (r *run) do(t *scripting.Task, h *handle) error {
 		h.end(statusFailed, nil, message)
 	}
 	return nil
+}
+
+// holds calls a condition, which says True or False.
+func holds(t *scripting.Task, when starlark.Callable) (bool, error) {
+	v, err := t.Call(when)
+	if err != nil {
+		return false, err
+	}
+	yes, ok := v.(starlark.Bool)
+	if !ok {
+		return false, fmt.Errorf("the condition is %s, and must be bool", v.Type())
+	}
+	return bool(yes), nil
 }
 
 // end is the end of a step: it is told, shown to templates, and those that wait go on.
