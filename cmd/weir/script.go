@@ -127,12 +127,13 @@ func (a *app) showRun(cmd *cobra.Command, result []byte, asJSON bool) error {
 			return err
 		}
 	}
-	first := ""
+	first, value := "", ""
 	for i, content := range mcp.Elements(mcp.Lookup(result, "content")) {
-		said := edge.Clean(mcp.String(mcp.Lookup(content, "text")))
+		whole := mcp.String(mcp.Lookup(content, "text"))
+		said := edge.Clean(whole)
 		switch {
 		case i == 0:
-			first = said
+			first, value = said, whole
 		case !asJSON:
 			fmt.Fprint(a.err, show.Line(said))
 		}
@@ -150,6 +151,9 @@ func (a *app) showRun(cmd *cobra.Command, result []byte, asJSON bool) error {
 	case asJSON:
 		return nil
 	}
-	_, err := fmt.Fprintln(a.out, show.Indented([]byte(first)))
+	if terminal(a.out) { // elsewhere it is the value, with all its characters
+		value = first
+	}
+	_, err := fmt.Fprintln(a.out, show.Indented([]byte(value)))
 	return err
 }
