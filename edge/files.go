@@ -19,18 +19,27 @@ func OpenFile(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
-// ReadKeys reads a file of keys or certificates, which has at most 4 MiB.
-func ReadKeys(path string) ([]byte, error) {
+// ReadFile reads a file that somebody named, which has at most so many bytes.
+func ReadFile(path string, most int) ([]byte, error) {
 	f, err := OpenFile(path)
 	if err != nil {
 		return nil, err
 	}
-	text, err := io.ReadAll(io.LimitReader(f, maxKeyFile+1))
-	if err == nil && len(text) > maxKeyFile {
-		err = fmt.Errorf("%s: more than %d bytes", path, maxKeyFile)
-	}
+	text, err := ReadAll(f, path, most)
 	return text, errors.Join(err, f.Close())
 }
+
+// ReadAll reads what has at most so many bytes, such as standard input; name is that in errors.
+func ReadAll(from io.Reader, name string, most int) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(from, int64(most)+1))
+	if err == nil && len(text) > most {
+		err = fmt.Errorf("%s: more than %d bytes", name, most)
+	}
+	return text, err
+}
+
+// ReadKeys reads a file of keys or certificates, which has at most 4 MiB.
+func ReadKeys(path string) ([]byte, error) { return ReadFile(path, maxKeyFile) }
 
 // MoreRoots reads a file of certificates, in PEM, to trust besides others; nil for no path.
 func MoreRoots(path string) (pem []byte, err error) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -138,6 +137,9 @@ func wordsOf(given []string) ([]words.Word, error) {
 	return all, nil
 }
 
+// maxGiven bounds a file of arguments, in bytes: no server takes as much.
+const maxGiven = 64 << 20
+
 // object reads the value of a flag, a JSON object such as the example. The bytes go to the
 // server unchanged.
 func (a *app) object(flag, example, given string) ([]byte, error) {
@@ -146,10 +148,10 @@ func (a *app) object(flag, example, given string) ([]byte, error) {
 	switch path, isFile := strings.CutPrefix(given, "@"); {
 	case given == "-":
 		from = flag + ": standard input"
-		text, err = io.ReadAll(a.in)
+		text, err = edge.ReadAll(a.in, "standard input", maxGiven)
 	case isFile:
 		from = flag + ": " + path
-		text, err = os.ReadFile(path)
+		text, err = edge.ReadFile(path, maxGiven)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: give a JSON object, @FILE, or - for standard input", flag, err)

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -21,6 +22,9 @@ func TestNamedPipes(t *testing.T) {
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(pipe+".star", []byte("return 1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for line, want := range map[string]int{
 		"run --dry-run --env-file PIPE -- true":                                          exitUsage,
 		"run --dry-run --weir-ca-bundle PIPE -- true":                                    exitUsage,
@@ -34,6 +38,12 @@ func TestNamedPipes(t *testing.T) {
 		"doctor --token-file PIPE":                                                       exitFault,
 		"auth test x -c PIPE":                                                            exitFault,
 		"tools http://127.0.0.1:1/mcp --ca-bundle PIPE":                                  exitFault,
+		"tools http://127.0.0.1:1/mcp --ca PIPE":                                         exitFault,
+		"tools http://127.0.0.1:1/mcp --bearer-token-file PIPE":                          exitFault,
+		"call http://127.0.0.1:1/mcp x --args @PIPE":                                     exitUsage,
+		"workflow run x --url http://127.0.0.1:1/mcp --args @PIPE":                       exitUsage,
+		"script run PIPE --url http://127.0.0.1:1/mcp":                                   exitUsage,
+		"script run PIPE.star --url http://127.0.0.1:1/mcp --data @PIPE":                 exitUsage,
 	} {
 		t.Run(line, func(t *testing.T) {
 			var said bytes.Buffer

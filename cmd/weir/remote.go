@@ -161,7 +161,7 @@ func headerName(name string) bool {
 }
 
 func readToken(path string) (string, error) {
-	text, err := os.ReadFile(path)
+	text, err := edge.ReadKeys(path)
 	if err != nil {
 		return "", fmt.Errorf("--bearer-token-file: %w: name a file with a token in it", err)
 	}
@@ -182,7 +182,7 @@ func authorities(path string, bundle []byte) (*x509.CertPool, error) {
 	if path == "" {
 		return pool, nil
 	}
-	text, err := os.ReadFile(path)
+	text, err := edge.ReadKeys(path)
 	if err != nil {
 		return nil, fmt.Errorf("--ca: %w: name a file with certificates in PEM", err)
 	}

@@ -7,12 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/weir-edge/weir/cmd/weir/client"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/scripting"
 )
 
 // Tool is the tool that runs scripts, and Trace the member of _meta that asks for a trace of
@@ -59,12 +60,16 @@ func Read(in io.Reader, name string) (string, error) {
 	var text []byte
 	var err error
 	if name == "-" {
-		text, err = io.ReadAll(in)
+		text, err = edge.ReadAll(in, name, scripting.MaxText)
 	} else {
-		text, err = os.ReadFile(name)
+		text, err = edge.ReadFile(name, scripting.MaxText)
 	}
-	if err == nil && len(bytes.TrimSpace(text)) == 0 {
+	switch {
+	case err != nil:
+	case len(bytes.TrimSpace(text)) == 0:
 		err = fmt.Errorf("%s: there is no script in it", name)
+	case !utf8.Valid(text): // no message could hold it as it is
+		err = fmt.Errorf("%s: the text is not UTF-8: save it as that", name)
 	}
 	return string(text), err
 }
