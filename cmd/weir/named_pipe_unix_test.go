@@ -22,8 +22,18 @@ func TestNamedPipes(t *testing.T) {
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(pipe+".star", []byte("return 1"), 0o600); err != nil {
-		t.Fatal(err)
+	for name, text := range map[string]string{
+		".star": "return 1",
+		".yaml": `{apiVersion: weir.dev/v1beta1, kind: EdgeFilter, metadata: {name: f}, spec: {type: starlark, source: {path: pipe}}}
+---
+{apiVersion: weir.dev/v1beta1, kind: VirtualMCPServer, metadata: {name: s}, spec: {groupRef: {name: g}, incomingAuth: {type: anonymous}, filterRefs: [{name: f}], config: {backends: [{name: b, url: "http://127.0.0.1:1/mcp", transport: streamable-http}]}}}
+---
+{apiVersion: weir.dev/v1beta1, kind: MCPGroup, metadata: {name: g}}
+`,
+	} {
+		if err := os.WriteFile(pipe+name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for line, want := range map[string]int{
 		"run --dry-run --env-file PIPE -- true":                                          exitUsage,
@@ -42,6 +52,9 @@ func TestNamedPipes(t *testing.T) {
 		"tools http://127.0.0.1:1/mcp --bearer-token-file PIPE":                          exitFault,
 		"call http://127.0.0.1:1/mcp x --args @PIPE":                                     exitUsage,
 		"workflow run x --url http://127.0.0.1:1/mcp --args @PIPE":                       exitUsage,
+		"validate PIPE.yaml":                                                             exitFault,
+		"plugin inspect PIPE":                                                            exitFault,
+		"plugin test PIPE.star --fixtures PIPE":                                          exitFault,
 		"script run PIPE --url http://127.0.0.1:1/mcp":                                   exitUsage,
 		"script run PIPE.star --url http://127.0.0.1:1/mcp --data @PIPE":                 exitUsage,
 	} {

@@ -113,7 +113,7 @@ func Load(specs []Spec, secrets edge.Secrets) ([]Loaded, error) {
 // ReadModule reads the module in a file, of at most the size that a module may
 // have.
 func ReadModule(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := edge.OpenFile(path)
 	if err != nil {
 		return nil, err
 	}

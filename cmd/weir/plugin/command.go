@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weir-edge/weir/cmd/weir/cli"
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/filters/guest"
 )
 
 // commands are those of a process.
@@ -300,7 +302,7 @@ func (t *target) fixturesOf(file string) (*Fixtures, string, error) {
 		}
 		file = filepath.Join(t.dir, "fixtures.yaml")
 	}
-	text, err := os.ReadFile(file)
+	text, err := edge.ReadFile(file, maxText)
 	if err != nil {
 		return nil, "", err
 	}
@@ -320,7 +322,7 @@ func (t *target) manifest() (*Manifest, error) {
 	if IsScript(t.module) {
 		return nil, nil
 	}
-	module, err := os.ReadFile(t.module)
+	module, err := guest.ReadModule(t.module)
 	if err != nil {
 		return nil, err
 	}

@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/kv"
+	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/wasm"
 )
 
@@ -80,7 +80,7 @@ func (r *Report) look(p *Program) error {
 	for _, h := range p.module.Hooks {
 		r.Functions = append(r.Functions, h.String())
 	}
-	binary, err := os.ReadFile(r.File)
+	binary, err := guest.ReadModule(r.File)
 	if err != nil {
 		return err
 	}

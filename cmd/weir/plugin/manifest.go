@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/source"
 	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/sdk/abi"
@@ -58,10 +59,13 @@ var (
 		abi.GrantCredentials, abi.GrantHTTP, abi.GrantTools, abi.GrantEvents, abi.GrantClaims}
 )
 
+// maxText bounds a file about a guest, such as its fixtures, in bytes.
+const maxText = 64 << 20
+
 // ReadProject reads plugin.yaml of a directory.
 func ReadProject(dir string) (*Project, error) {
 	file := filepath.Join(dir, ManifestFile)
-	text, err := os.ReadFile(file)
+	text, err := edge.ReadFile(file, maxText)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("%s: %w: `weir plugin new` writes one", file, os.ErrNotExist)
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/wasm"
 )
 
@@ -19,7 +20,7 @@ const patience = 2 * time.Minute
 // Compile compiles the module of a file as the edge does. The compiler is
 // closed after the module. cache is a directory for machine code, "" for none.
 func Compile(ctx context.Context, file, cache string) (*wasm.Compiler, *wasm.Module, error) {
-	binary, err := os.ReadFile(file)
+	binary, err := guest.ReadModule(file)
 	if err != nil {
 		return nil, nil, err
 	}

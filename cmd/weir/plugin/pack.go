@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -30,7 +29,7 @@ type Packed struct {
 // with the project's configuration and grants first: what does not start is
 // not packed. A script stays as it is.
 func Pack(ctx context.Context, p *Project, file, cache string) (*Packed, error) {
-	binary, err := os.ReadFile(file)
+	binary, err := guest.ReadModule(file)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/filters/guest/starlark"
 	"github.com/weir-edge/weir/wasm"
@@ -55,14 +56,7 @@ func Load(ctx context.Context, file, cache string) (*Program, error) {
 		p.compiler = c
 		return p, nil
 	}
-	info, err := os.Stat(file)
-	if err != nil {
-		return nil, err
-	}
-	if info.Size() > starlark.MaxText {
-		return nil, fmt.Errorf("%s: %d bytes: a script has at most %d", file, info.Size(), starlark.MaxText)
-	}
-	text, err := os.ReadFile(file)
+	text, err := edge.ReadFile(file, starlark.MaxText)
 	if err != nil {
 		return nil, err
 	}
