@@ -165,7 +165,11 @@ func (r *run) valueOf(t *scripting.Task, p *property) ([]byte, error) {
 	var why error
 	switch {
 	case p.properties != nil:
-		return r.objectOf(t, p.properties, nil)
+		value, err := r.objectOf(t, p.properties, nil)
+		if err == nil && p.def != nil && string(value) == "{}" { // none of them has a value
+			return p.def, nil
+		}
+		return value, err
 	case p.templated:
 		s, err := r.render(t, p.template)
 		if err == nil {

@@ -181,6 +181,8 @@ steps: [{id: a, tool: w.echo}]`, want: `arguments /: missing property 'x'`, call
 steps: [{id: a, tool: w.echo}]`, args: `{"x":{"a/b":2}}`, want: `arguments /x/a~1b: minimum: got 2, want 3`},
 		{name: "X37 an argument is no template", yaml: params + `steps: [{id: a, tool: w.echo, arguments: {x: "{{.params.x}}"}}]`, args: `{"x":"{{.steps.x.output}} }}{{ \") + fail('\n"}`, want: `{"x":"{{.steps.x.output}} }}{{ \") + fail('\n"}`},
 		{name: "X13 an output is no template", yaml: `steps: [{id: a, tool: w.evil}, {id: b, tool: w.echo, arguments: {x: "{{.steps.a.output.x}}"}}]`, want: `{"x":"{{.params.secret}} \"}}{{\" ') + fail('\n"}`},
+		{name: "the default of an object whose properties have no value", yaml: `steps: [{id: a, tool: w.rich}]
+output: {properties: {none: {type: object, properties: {q: {type: integer, value: "{{.steps.a.output.zz}}"}}, default: {q: 9}}, some: {type: object, properties: {q: {type: integer, value: "{{.steps.a.output.zz}}"}, r: {type: integer, value: "1"}}, default: {q: 9}}, bare: {type: object, properties: {q: {type: integer, value: "{{.steps.a.output.zz}}"}}}}, required: [none]}`, want: `{"bare":{},"none":{"q":9},"some":{"r":1}}`},
 		{name: "X27 digits", yaml: params + `steps: [{id: a, tool: w.typed, arguments: {o: "{{json .params.o}}"}}]`, args: `{"o":{"a":9007199254740993,"b":0.1,"c":` + big + `}}`, want: `{"o":{"a":9007199254740993,"b":0.1,"c":` + big + `}}`},
 	}
 }
