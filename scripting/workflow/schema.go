@@ -243,8 +243,8 @@ func questionSchema(text []byte) (*schema, error) {
 	if s.document["type"] != "object" {
 		return nil, errors.New("type must be object")
 	}
-	for name, p := range s.properties() {
-		p, ok := p.(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(s.properties())) { // of several faults always the same is told
+		p, ok := s.properties()[name].(map[string]any)
 		if !ok {
 			return nil, fmt.Errorf("properties[%s] must be an object", scripting.Clean(name))
 		}
@@ -254,9 +254,16 @@ func questionSchema(text []byte) (*schema, error) {
 			return nil, fmt.Errorf("properties[%s]: must be a string, number, integer, boolean or enum", scripting.Clean(name))
 		}
 	}
-	for _, key := range []string{"allOf", "anyOf", "oneOf", "$ref", "patternProperties"} {
+	for _, key := range []string{"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "$ref", "$dynamicRef", "patternProperties"} {
 		if _, there := s.document[key]; there {
 			return nil, fmt.Errorf("%s is not available: the object must be flat", key)
+		}
+	}
+	required, _ := s.document["required"].([]any)
+	for i, name := range required {
+		name, _ := name.(string)
+		if _, declared := s.properties()[name]; !declared { // which an answer may not have
+			return nil, fmt.Errorf("required[%d]: there is no property %s, so that no answer could fit", i, short(name))
 		}
 	}
 	return s, nil
