@@ -33,25 +33,26 @@ func (w *workflow) template(p *field.Path, text, by string) {
 		w.hidden(p, "must be a template: "+templateCause(err))
 		return
 	}
-	for name, tree := range trees {
-		// A template that is defined inside has a dot of its own.
-		TemplateReads(tree.Root, name == "template", func(ident []string) {
-			if len(ident) < 2 || ident[0] != "steps" || w.tool.Script != "" { // whose steps only who runs it knows
-				return
-			}
-			if _, ok := w.ids[ident[1]]; !ok {
+	nobody := map[string]bool{} // each is told once
+	TemplateReads(trees, "template", func(ident []string) {
+		if len(ident) < 2 || ident[0] != "steps" || w.tool.Script != "" { // whose steps only who runs it knows
+			return
+		}
+		if _, ok := w.ids[ident[1]]; !ok {
+			if !nobody[ident[1]] {
 				w.hidden(p, "there is no step "+ident[1])
-				return
 			}
-			if len(ident) > 2 && ident[2] == "output" {
-				u := use{step: ident[1], by: by}
-				if len(ident) > 3 {
-					u.field = ident[3]
-				}
-				w.uses = append(w.uses, u)
+			nobody[ident[1]] = true
+			return
+		}
+		if len(ident) > 2 && ident[2] == "output" {
+			u := use{step: ident[1], by: by}
+			if len(ident) > 3 {
+				u.field = ident[3]
 			}
-		})
-	}
+			w.uses = append(w.uses, u)
+		}
+	})
 }
 
 // arguments judges the arguments of a call. Strings on the first level are

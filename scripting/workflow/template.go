@@ -60,9 +60,7 @@ func parseTemplate(s string) (*text, error) {
 		return nil, errors.New(parseCause(err))
 	}
 	t := &text{trees: trees, known: known}
-	for name, tree := range trees {
-		v1beta1.TemplateReads(tree.Root, name == mainTree, func(chain []string) { t.reads = append(t.reads, chain) })
-	}
+	v1beta1.TemplateReads(trees, mainTree, func(chain []string) { t.reads = append(t.reads, chain) })
 	return t, nil
 }
 

@@ -105,8 +105,11 @@ type parser struct {
 	ids    map[string]int
 }
 
+// wrong notes a fault, once: a template may read one thing at several places.
 func (p *parser) wrong(path, format string, args ...any) {
-	p.faults = append(p.faults, ParseFault{path, fmt.Sprintf(format, args...)})
+	if f := (ParseFault{path, fmt.Sprintf(format, args...)}); !slices.Contains(p.faults, f) {
+		p.faults = append(p.faults, f)
+	}
 }
 
 // Parse compiles a composite tool. The error is Faults: the rules of the model, and those
