@@ -217,11 +217,17 @@ func (r *run) plainCall(ctx context.Context, c *scripting.Call) scripting.Answer
 	a := r.host.Call(ctx, &Call{Tool: c.Tool, Arguments: arguments, Item: -1, Attempt: 1})
 	switch {
 	case a.Error != nil:
+		if f := failedCall(c.Tool, a.Error); f.again {
+			r.mayPass(f)
+		}
 		return scripting.Answer{Error: &scripting.Fault{Message: a.Error.Message, Code: a.Error.Code}}
 	case c.Whole:
 		return scripting.Answer{Value: a.Result}
 	case string(mcp.Lookup(a.Result, "isError")) == "true":
-		return fault(0, "tool %q: %s", c.Tool, firstText(a.Result))
+		f := failedCall(c.Tool, &Fault{Message: fmt.Sprintf("tool %q: %s", c.Tool, firstText(a.Result))})
+		f.again = true
+		r.mayPass(f)
+		return fault(0, "%s", f.message)
 	}
 	return scripting.Answer{Value: plainValue(a.Result)}
 }
@@ -282,7 +288,7 @@ func (r *run) retry(t *scripting.Task, args starlark.Tuple, named []starlark.Tup
 		if err == nil {
 			return v, nil
 		}
-		f := passing(err)
+		f := r.passing(err)
 		if f == nil || i == times || t.Context().Err() != nil || t.Ended() != nil {
 			return nil, err
 		}

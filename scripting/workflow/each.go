@@ -185,7 +185,7 @@ func (l *loop) failed(t *scripting.Task, ctx context.Context, i int, err error) 
 		return l.record(i, statusFailed, l.def, message)
 	}
 	out := failed("item %d: %s", i, message)
-	if f := passing(err); f != nil {
+	if f := l.run.passing(err); f != nil {
 		out.again, out.after = true, f.after
 	}
 	return out
@@ -207,14 +207,5 @@ func (l *loop) record(i int, status string, output starlark.Value, message strin
 		set("error", starlark.String(message))
 	}
 	l.results[i] = d
-	return nil
-}
-
-// passing is the failure in an error that retry() may try again; nil for none.
-func passing(err error) *failure {
-	var f *failure
-	if errors.As(err, &f) && f.again {
-		return f
-	}
 	return nil
 }

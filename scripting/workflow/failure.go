@@ -38,6 +38,45 @@ func failedCall(tool string, f *Fault) *failure {
 	return out
 }
 
+// maxPassing is how many failures of call_tool() are kept: of the calls of one parallel().
+const maxPassing = 1000
+
+// mayPass keeps a failure of call_tool() that retry() may try again. Of its error the
+// interpreter keeps the text alone.
+func (r *run) mayPass(f *failure) {
+	r.failed.Lock()
+	defer r.failed.Unlock()
+	if len(r.mayBe) < maxPassing {
+		r.mayBe = append(r.mayBe, f)
+		return
+	}
+	r.mayBe[r.oldest] = f
+	r.oldest = (r.oldest + 1) % maxPassing
+}
+
+// passing is the failure in an error that retry() may try again; nil for none.
+func (r *run) passing(err error) *failure {
+	var own *failure
+	if errors.As(err, &own) {
+		if own.again {
+			return own
+		}
+		return nil
+	}
+	for next := errors.Unwrap(err); next != nil; next = errors.Unwrap(err) {
+		err = next
+	}
+	r.failed.Lock()
+	defer r.failed.Unlock()
+	for _, f := range r.mayBe {
+		rest, same := strings.CutPrefix(err.Error(), f.message)
+		if same && (rest == "" || strings.HasPrefix(rest, " (and ")) { // parallel() says how many more there are
+			return f
+		}
+	}
+	return nil
+}
+
 // message is what an error of the language or of a builtin says of itself. An error of the
 // language says where it is.
 func (r *run) message(err error) string {

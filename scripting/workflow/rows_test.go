@@ -94,6 +94,20 @@ output: {properties: {p: {type: string, default: only}}}`, want: `{"p":"only"}`}
 		{name: "X41 retry of a limit waits as long as it says", yaml: `steps: [{id: a, tool: w.limited, onError: {action: retry, retryCount: 1}}]`, want: `{}`, events: "step_retried a #2|step_completed a #2 7s"},
 		{name: "X41 half answered is tried again", yaml: `steps: [{id: a, tool: w.half, onError: {action: retry, retryCount: 1}}]`, want: `{}`, calls: "w.half{}|w.half{}"},
 		{name: "the time-out of an attempt is tried again", yaml: `steps: [{id: a, tool: w.late, onError: {action: retry, retryCount: 1}}]`, want: `{}`},
+		{name: "retry of call_tool", yaml: `script: |
+  return retry(2, "1s", lambda: call_tool("w.odd", x="v"))`, want: `{"x":"v"}`, calls: `w.odd{"x":"v"}|w.odd{"x":"v"}`},
+		{name: "retry of call_tool in a step, by parallel", yaml: `script: |
+  return step("a", lambda: retry(3, "2s", lambda: parallel([lambda: call_tool("w.down"), lambda: call_tool("w.text")])))`, want: `{"result":[{},"hello"]}`, events: `step_retried a #2|step_retried a #3|step_completed a`},
+		{name: "X41 retry of call_tool for a limit", yaml: `script: |
+  return step("a", lambda: retry(1, "1s", lambda: call_tool("w.limited")))`, want: `{}`, events: "step_retried a #2|step_completed a 7s"},
+		{name: "X41 call_tool that is denied is never tried again", yaml: `script: |
+  f = lambda: call_tool("w.denied")
+  return retry(3, "1s", f)`, want: `failed 1:22: tool "w.denied": denied by authorization policy`, calls: "w.denied{}"},
+		{name: "what a script says itself is never tried again", yaml: `script: |
+  def f():
+    attempt(lambda: call_tool("w.fail"))
+    fail("tool \"w.fail\": boom")
+  return retry(3, "1s", f)`, want: `failed 3:7: fail: tool "w.fail": boom`, calls: "w.fail{}"},
 		{name: "X41 denied is never tried again", yaml: `steps: [{id: a, tool: w.denied, onError: {action: retry, retryCount: 3}}]`, want: `failed step "a": tool "w.denied": denied by authorization policy`, calls: "w.denied{}"},
 		{name: "wrong arguments are never tried again", yaml: `steps: [{id: a, tool: w.wrong, onError: {action: retry, retryCount: 3}}]`, want: `failed step "a": tool "w.wrong": wrong arguments`, calls: "w.wrong{}"},
 		{name: "no method is never tried again", yaml: `steps: [{id: a, tool: w.unknown, onError: {action: retry, retryCount: 3}}]`, want: `failed step "a": tool "w.unknown": method not found`, calls: "w.unknown{}"},

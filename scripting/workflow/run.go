@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -200,6 +201,10 @@ type run struct {
 
 	places chan struct{} // for calls at once
 	calls  atomic.Int64  // attempts
+
+	failed sync.Mutex // of the next two
+	mayBe  []*failure // of call_tool(), which retry() may try again
+	oldest int        // of them, once there are maxPassing
 }
 
 func (r *run) tell(e Event) {
