@@ -13,7 +13,6 @@ import (
 	"github.com/weir-edge/weir/cmd/weir/client"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
-	"github.com/weir-edge/weir/scripting"
 )
 
 // Tool is the tool that runs scripts, and Trace the member of _meta that asks for a trace of
@@ -55,14 +54,17 @@ itself.
 Exit codes: 1 the tool failed, 2 it takes no such arguments, 4 the server answered
 with an error, 5 no talking to the server.`
 
+// maxText bounds the text of a script, in bytes, as servers do.
+const maxText = 64 << 10
+
 // Read reads the text of a script from a file, or from in for "-".
 func Read(in io.Reader, name string) (string, error) {
 	var text []byte
 	var err error
 	if name == "-" {
-		text, err = edge.ReadAll(in, name, scripting.MaxText)
+		text, err = edge.ReadAll(in, name, maxText)
 	} else {
-		text, err = edge.ReadFile(name, scripting.MaxText)
+		text, err = edge.ReadFile(name, maxText)
 	}
 	switch {
 	case err != nil:
