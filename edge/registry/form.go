@@ -47,14 +47,40 @@ type Form struct {
 	signer    *Provenance // of an image; nil where the entry does not say
 }
 
-// Image is an image that an entry names, as it is pulled: with its tag or digest.
+// Image is an image that an entry names, as it is pulled: with its registry and its tag or
+// digest.
 func (p *Package) Image() string {
-	ref := p.Identifier
+	ref, _ := p.placed() // what is wrong with it is said when it is judged
 	if last := ref[strings.LastIndexByte(ref, '/')+1:]; p.Version != "" && !strings.ContainsAny(last, ":@") {
 		return ref + ":" + p.Version
 	}
 	return ref
 }
+
+// placed is the identifier of an image with its registry, where that stands apart (schemas
+// before 2025-10-11). The error says why it is not certain which one is meant.
+func (p *Package) placed() (string, error) {
+	base := strings.TrimSuffix(p.RegistryBaseURL, "/")
+	if base == "" {
+		return p.Identifier, nil
+	}
+	host, https := strings.CutPrefix(base, "https://")
+	if !https || !hostPattern.MatchString(host) {
+		return p.Identifier, fmt.Errorf("%s is no https URL of a registry of images", shown(base))
+	}
+	docker := slices.Contains(dockerHosts, host)
+	first, _, more := strings.Cut(p.Identifier, "/")
+	switch own := more && (strings.ContainsAny(first, ".:") || first == "localhost"); {
+	case own && first != host && !(docker && slices.Contains(dockerHosts, first)):
+		return p.Identifier, fmt.Errorf("%s is another registry than the one in the identifier %s", shown(base), shown(p.Identifier))
+	case own || docker: // an image that names no registry is of that one
+		return p.Identifier, nil
+	}
+	return host + "/" + p.Identifier, nil
+}
+
+// dockerHosts are the names of the registry of images that name none.
+var dockerHosts = []string{"docker.io", "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com", "hub.docker.com"}
 
 // Forms are the ways to start an entry, its packages first. Each says by itself whether it
 // can be started.
@@ -103,6 +129,7 @@ var (
 	npmPattern   = regexp.MustCompile(`^(@[A-Za-z0-9~_][A-Za-z0-9._~-]*/)?[A-Za-z0-9~_][A-Za-z0-9._~-]*$`)
 	pypiPattern  = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
 	exactPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+_-]*$`)
+	hostPattern  = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?$`)
 	imagePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]*[a-z0-9])?(:[0-9]+)?(/[a-z0-9]([a-z0-9._-]*[a-z0-9])?)*(:[A-Za-z0-9_][A-Za-z0-9._-]*)?(@sha256:[0-9a-f]{64})?$`)
 )
 
@@ -160,10 +187,14 @@ func (f *Form) judgePackage(p *Package, rules Rules) error {
 		f.command = append(runner, name+version)
 		f.Text = strings.Join(f.command, " ")
 	case "oci":
-		if image := p.Image(); len(image) > 512 || !imagePattern.MatchString(image) {
+		image := p.Image()
+		switch _, err := p.placed(); {
+		case err != nil:
+			return refused(f.Field+".registryBaseUrl", "%s", err)
+		case len(image) > 512 || !imagePattern.MatchString(image):
 			return refused(f.Field+".identifier", "%s is no image", shown(image))
 		}
-		f.Text = p.Image()
+		f.Text = image
 		f.command, f.signer = []string{f.Text}, p.Extra.Provenance
 		if rules.Engine != nil {
 			if err := rules.Engine(); err != nil {
