@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -134,12 +135,57 @@ func (s Source) build(k *kept) (*Registry, error) {
 	return r, nil
 }
 
-// before reports whether of two entries of one name a is the older one.
+// before reports whether of two entries of one name a is the older one: by what the registry
+// says, by when they were published, and where neither is said by their versions.
 func before(a, b *Entry) bool {
-	if a.Latest != b.Latest {
+	switch {
+	case a.Latest != b.Latest:
 		return b.Latest
+	case !a.Published.Equal(b.Published):
+		return a.Published.Before(b.Published)
 	}
-	return a.Published.Before(b.Published)
+	return compareVersions(a.Version, b.Version) < 0
+}
+
+// semantic is a version of Semantic Versioning 2.0.0: its numbers, and what makes it one before
+// a release.
+var semantic = regexp.MustCompile(`^v?(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
+
+// compareVersions compares two versions by Semantic Versioning; 0 for those of which one is
+// none.
+func compareVersions(a, b string) int {
+	first, second := semantic.FindStringSubmatch(a), semantic.FindStringSubmatch(b)
+	if first == nil || second == nil {
+		return 0
+	}
+	for i := 1; i <= 3; i++ {
+		if c := compareNumbers(first[i], second[i]); c != 0 {
+			return c
+		}
+	}
+	one, other := strings.TrimPrefix(first[4], "-"), strings.TrimPrefix(second[4], "-")
+	if one == "" || other == "" { // one before a release is older than the release
+		return cmp.Compare(len(other), len(one))
+	}
+	return slices.CompareFunc(strings.Split(one, "."), strings.Split(other, "."), func(a, b string) int {
+		number := func(text string) bool { return strings.Trim(text, "0123456789") == "" }
+		switch {
+		case number(a) && number(b):
+			return compareNumbers(a, b)
+		case number(a) != number(b): // a number is older than a word
+			if number(a) {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a, b)
+	})
+}
+
+// compareNumbers compares numbers of digits, of any size.
+func compareNumbers(a, b string) int {
+	a, b = strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0")
+	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
 }
 
 func (r *Registry) leaveOut(err error) {

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -186,11 +187,33 @@ func TestVersions(t *testing.T) {
 		"the registry says so": {[]json.RawMessage{of("1", `"isLatest":true,"publishedAt":"2025-01-01T00:00:00Z"`), of("2", `"publishedAt":"2026-01-01T00:00:00Z"`)}, "1"},
 		"published last":       {[]json.RawMessage{of("1", `"publishedAt":"2026-01-01T00:00:00Z"`), of("2", `"publishedAt":"2025-01-01T00:00:00Z"`)}, "1"},
 		"no moment":            {[]json.RawMessage{of("1", ``), of("2", `"publishedAt":"yesterday"`)}, "2"},
+		"no moment, 1.10":      {[]json.RawMessage{of("1.10.0", ``), of("1.9.0", ``)}, "1.10.0"},
+		"no moment, 1.9":       {[]json.RawMessage{of("1.9.0", ``), of("1.10.0", ``)}, "1.10.0"},
+		"one moment":           {[]json.RawMessage{of("2.0.0", `"publishedAt":"2026-01-01T00:00:00Z"`), of("1.0.0", `"publishedAt":"2026-01-01T00:00:00Z"`)}, "2.0.0"},
+		"before a release":     {[]json.RawMessage{of("1.0.0", ``), of("1.0.0-rc.1", ``)}, "1.0.0"},
+		"no semantic version":  {[]json.RawMessage{of("2026-02", ``), of("2026-01", ``)}, "2026-01"},
 		"deleted":              {[]json.RawMessage{of("1", ``), of("2", `"status":"deleted"`)}, "1"},
 	} {
 		r, err := Source{}.build(&kept{Pages: []page{{Servers: c.servers}}})
 		if err != nil || len(r.Entries) != 1 || r.Entries[0].Version != c.want {
 			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+	}
+}
+
+// TestVersionsInOrder has the order of Semantic Versioning 2.0.0, §11.
+func TestVersionsInOrder(t *testing.T) {
+	all := []string{"0.9.0", "1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-alpha.beta", "1.0.0-beta", "1.0.0-beta.2", "1.0.0-beta.11", "1.0.0-rc.1", "1.0.0", "v1.2.0", "1.10.0+build", "1.10.1", "99999999999999999999.0.0"}
+	for i, a := range all {
+		for j, b := range all {
+			if got := compareVersions(a, b); got != cmp.Compare(i, j) {
+				t.Errorf("%s and %s: %d", a, b, got)
+			}
+		}
+	}
+	for _, other := range []string{"", "1", "1.0", "01.0.0", "latest", "1.0.0 ", "1.0.0-"} {
+		if compareVersions("1.0.0", other) != 0 || compareVersions(other, "1.0.0") != 0 {
+			t.Errorf("%q is compared", other)
 		}
 	}
 }
