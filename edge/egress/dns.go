@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/weir-edge/weir/edge"
 )
 
 // Bounds of names and their addresses.
@@ -176,6 +178,16 @@ func (n *names) answer(r *Rules, q []byte, full func()) []byte {
 	b = append(b, 0xc0, 12, 0, typeA, 0, classIN, 0, 0, 0, answersFor, 0, 4) // of the name at 12
 	ip := addr.As4()
 	return append(b, ip[:]...)
+}
+
+// unnamed says why the rules know no such name as the one that a query asks for.
+func unnamed(r *Rules, q []byte) *Refusal {
+	one, _, _ := readQuestion(q) // it was answered, and so it can be read
+	h, err := Canonical(one.name)
+	if err != nil { // also for an address: the dot at its end is there always
+		return &Refusal{Host: edge.Brief(one.name), Reason: BadTarget, What: "asked of DNS: " + err.Error()}
+	}
+	return &Refusal{Host: h.String(), Reason: r.ByName(h).Reason, What: "asked of DNS"}
 }
 
 // reply begins an answer: the header, and the question up to end.

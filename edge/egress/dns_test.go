@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -136,6 +137,33 @@ func TestDNS(t *testing.T) {
 			t.Errorf("%x: %x", text, b)
 		}
 		<-served
+	}
+}
+
+// TestDNSTold: a name that is not let out is counted, logged and told to audit logs although no
+// connection to it is ever made; one that is let out is told by its connection alone.
+func TestDNSTold(t *testing.T) {
+	w := open(t, v1beta1.ProfileOutbound{AllowHost: []string{"allowed.test"}}, Options{})
+	for _, name := range []string{"allowed.test.", "EVIL.test.", "host.docker.internal.", "10.1.2.3.", "a_b.test.", "\x1b[2J.test."} {
+		w.ask(name, dnsmessage.TypeA)
+	}
+	w.ask("allowed.test.", dnsmessage.TypeAAAA)
+	var got []string
+	for _, r := range w.told {
+		got = append(got, fmt.Sprintf("%q:%d %s %s", r.Host, r.Port, r.Reason, r.More))
+	}
+	want := []string{
+		`"evil.test":0 host asked of DNS`, `"host.docker.internal":0 gateway asked of DNS`, `"10.1.2.3.":0 bad_target asked of DNS: ` + errNumber.Error(),
+		`"a_b.test.":0 bad_target asked of DNS: ` + errBytes.Error(), `"[2J.test.":0 bad_target asked of DNS: ` + errBytes.Error(),
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if n := w.p.denied[UnlistedHost].Load(); n != 1 {
+		t.Errorf("counted %d times", n)
+	}
+	if text := w.log(); strings.Count(text, "host=evil.test") != 1 || strings.Contains(text, "\x1b") {
+		t.Error(text)
 	}
 }
 

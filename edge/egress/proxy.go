@@ -242,11 +242,16 @@ func (g *Passage) drop(c net.Conn) {
 	g.mu.Unlock()
 }
 
-// Answer answers a query of DNS; nil for what has no answer.
+// Answer answers a query of DNS; nil for what has no answer. A name that is not let out is
+// told as a connection to it would be: a program that ignores proxies goes no further.
 func (g *Passage) Answer(query []byte) []byte {
-	return g.names.answer(g.p.rules, query, func() {
+	answer := g.names.answer(g.p.rules, query, func() {
 		g.p.refuse(&Refusal{Host: "", Reason: TooMany, What: "all addresses for names are taken"})
 	})
+	if len(answer) > 3 && answer[3]&0x0f == codeNoName {
+		g.p.refuse(unnamed(g.p.rules, query))
+	}
+	return answer
 }
 
 // Serve serves a connection that a server made inside of its sandbox, until its end. Where it
