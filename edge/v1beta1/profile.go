@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -77,11 +78,21 @@ func (p *Profile) Offline() bool {
 	return !p.Network.Outbound.InsecureAllowAll && len(p.Network.Outbound.AllowHost) == 0
 }
 
-// ParseProfile reads a profile: one JSON object. It is strict: unknown fields, ports outside
-// of 1 to 65535 and malformed hosts are errors, which name the field.
+// ParseProfile reads a profile: one JSON object. It is strict: unknown fields, fields that are
+// there twice or in other letters, ports outside of 1 to 65535 and malformed hosts are errors,
+// which name the field.
 func ParseProfile(text []byte) (*Profile, error) {
 	if len(text) > maxProfile {
 		return nil, fmt.Errorf("the profile has %d bytes: at most %d", len(text), maxProfile)
+	}
+	switch first := bytes.TrimLeft(text, " \t\r\n"); {
+	case len(first) == 0:
+		return nil, errors.New("the profile is empty: write {} for one that allows nothing")
+	case first[0] != '{':
+		return nil, errors.New("the profile is no object: a value of another type belongs here")
+	}
+	if err := exactFields(text); err != nil {
+		return nil, err
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
@@ -134,6 +145,55 @@ func ParseProfile(text []byte) (*Profile, error) {
 		}
 	}
 	return p, nil
+}
+
+// profileFields are the fields of a profile and of the objects in it.
+var profileFields = []string{"name", "read", "write", "network", "privileged", "mode", "outbound", "inbound", "insecure_allow_all", "allow_host", "allow_port"}
+
+// exactFields refuses fields whose names are written in other letters, and those that are there
+// twice, which the JSON of the standard library takes: whoever reads the profile sees another
+// one. What is no JSON is left to be told by who reads it.
+func exactFields(text []byte) error {
+	type level struct {
+		seen map[string]bool // fields of an object; nil in an array
+		name string          // of the field whose value is next; "" where a name is
+	}
+	var in []level
+	for d := json.NewDecoder(bytes.NewReader(text)); ; {
+		token, err := d.Token()
+		if err != nil {
+			return nil
+		}
+		at := len(in) - 1
+		if name, is := token.(string); is && at >= 0 && in[at].seen != nil && in[at].name == "" {
+			switch {
+			case !slices.Contains(profileFields, name):
+				return fmt.Errorf("unknown field %q", name)
+			case in[at].seen[name]:
+				var path []string
+				for _, one := range in[:at] {
+					path = append(path, one.name)
+				}
+				return fmt.Errorf("%s: it is there twice", strings.Join(append(path, name), "."))
+			}
+			in[at].seen[name], in[at].name = true, name
+			continue
+		}
+		switch token {
+		case json.Delim('{'):
+			in = append(in, level{seen: map[string]bool{}})
+			continue
+		case json.Delim('['):
+			in = append(in, level{})
+			continue
+		case json.Delim('}'), json.Delim(']'):
+			in = in[:at]
+		}
+		if at = len(in) - 1; at < 0 {
+			return nil
+		}
+		in[at].name = "" // the value has ended
+	}
 }
 
 // Hosts of profiles: names in ASCII, and in any alphabet, which the rules of egress judge

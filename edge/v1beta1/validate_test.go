@@ -365,6 +365,9 @@ func TestParseProfile(t *testing.T) {
 		t.Errorf("ports without hosts: %+v, %v", p, err)
 	}
 	for text, want := range map[string]string{
+		``: "empty", `null`: "no object", `"x"`: "no object", `{"Name":"x"}`: `unknown field "Name"`, `{"network":{"outbound":{"Insecure_Allow_All":true}}}`: `unknown field "Insecure_Allow_All"`,
+		`{"name":"x","name":"y"}`: "name: it is there twice", `{"network":{"outbound":{"allow_host":["a.b"]}},"network":{}}`: "network: it is there twice",
+		`{"network":{"outbound":{"allow_host":["a.b"],"allow_port":[1],"allow_host":[]}}}`: "network.outbound.allow_host: it is there twice", `{"name":`: "unexpected",
 		`{"reed":[]}`: "reed", `{} {}`: "behind", `[]`: "another type", `{"network":{"outbound":{"allow_port":[0]}}}`: "allow_port[0]",
 		`{"network":{"outbound":{"allow_port":["80"]}}}`: "allow_port", `{"network":{"outbound":{"allow_host":["a b"]}}}`: "allow_host[0]",
 		`{"network":{"outbound":{"allow_host":["http://a"]}}}`: "allow_host[0]", `{"network":{"inbound":{"allow_host":[".a"]}}}`: "inbound.allow_host[0]",
@@ -373,6 +376,9 @@ func TestParseProfile(t *testing.T) {
 		if _, err := ParseProfile([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
+	}
+	if _, err := ParseProfile([]byte(`{"read":["/name","/read"],"network":{"outbound":{"allow_host":["mode","name"]},"inbound":{"allow_host":["name"]}},"name":"read","write":["/write"]}`)); err != nil {
+		t.Errorf("values that are names of fields: %v", err)
 	}
 	if _, err := ParseProfile(bytes.Repeat([]byte(" "), maxProfile+1)); err == nil {
 		t.Error("a profile above the limit was read")
