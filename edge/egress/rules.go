@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/net/idna"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
@@ -98,6 +99,9 @@ type Options struct {
 // NewRules makes the rules of a profile. An error names the entry that can never hold.
 func NewRules(p *v1beta1.Profile, o Options) (*Rules, error) {
 	out := p.Network.Outbound
+	if err := network(p.Network); err != nil {
+		return nil, err
+	}
 	r := &Rules{name: p.Name, all: out.InsecureAllowAll, gateway: o.Gateway, names: map[string]string{}, suffixes: map[string]string{}, prefixes: map[netip.Prefix]string{}}
 	if r.name == "" {
 		r.name = "(unnamed)"
@@ -138,6 +142,21 @@ func NewRules(p *v1beta1.Profile, o Options) (*Rules, error) {
 		slices.SortFunc(list, func(a, b int) int { return b - a })
 	}
 	return r, nil
+}
+
+// network judges the network that a profile asks for, which shapes nothing: it must not say
+// another thing than what is done.
+func network(n v1beta1.ProfileNetwork) error {
+	switch n.Mode {
+	case "", "bridge", "default": // the usual one
+		return nil
+	case "none":
+		if n.Outbound.InsecureAllowAll || len(n.Outbound.AllowHost) > 0 {
+			return fmt.Errorf("network.mode: none, and network.outbound lets the server out: take one out")
+		}
+		return nil
+	}
+	return fmt.Errorf("network.mode: %q: a profile says where a server connects to, and not in which network it is: take it out, and choose that with spec.run.network (--network)", edge.Brief(n.Mode))
 }
 
 // host takes an entry of the list.

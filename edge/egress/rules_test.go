@@ -317,6 +317,28 @@ func TestNewRules(t *testing.T) {
 	}
 }
 
+// TestNetworkOfAProfile: the network that a profile asks for is no other than the one that it gets.
+func TestNetworkOfAProfile(t *testing.T) {
+	some := v1beta1.ProfileOutbound{AllowHost: []string{"a.test"}}
+	for _, c := range []struct {
+		mode string
+		out  v1beta1.ProfileOutbound
+		want string
+	}{
+		{"", some, ""}, {"bridge", some, ""}, {"default", some, ""}, {"none", v1beta1.ProfileOutbound{}, ""},
+		{"none", some, "network.mode: none, and network.outbound lets the server out"},
+		{"none", v1beta1.ProfileOutbound{InsecureAllowAll: true}, "network.mode: none"},
+		{"host", some, `network.mode: "host": a profile says`},
+		{"None", v1beta1.ProfileOutbound{}, `network.mode: "None"`},
+	} {
+		p := profile(c.out)
+		p.Network.Mode = c.mode
+		if _, err := NewRules(p, Options{}); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s, %+v: %v; want %s", c.mode, c.out, err, c.want)
+		}
+	}
+}
+
 // TestOtherAlphabets: a profile may write names as people do; programs ask for them in ASCII,
 // and a look-alike is another name.
 func TestOtherAlphabets(t *testing.T) {

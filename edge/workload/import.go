@@ -307,6 +307,10 @@ func (i *importer) unrepeated(mounts *[]string, readOnly bool) (some bool) {
 // permissions reads the permission profile: its own text, before its name.
 func (i *importer) permissions() error {
 	name, text := i.c.ProfileName, []byte(i.c.Profile)
+	text, err := i.network(text)
+	if err != nil {
+		return err
+	}
 	_, builtin := v1beta1.BuiltinProfile(name)
 	switch {
 	case builtin:
@@ -339,6 +343,39 @@ func (i *importer) permissions() error {
 	}
 	i.profile, i.document = profileRef(name, false), b.String()+"\n"
 	return nil
+}
+
+// network takes the network out of the text of a profile: there the reference keeps what
+// --network said, beside a built-in profile, too.
+func (i *importer) network(text []byte) ([]byte, error) {
+	if len(text) == 0 {
+		return text, nil
+	}
+	p, err := v1beta1.ParseProfile(text)
+	if err != nil {
+		return nil, i.bad("permission_profile", "%s", err)
+	}
+	mode := p.Network.Mode
+	switch mode {
+	case "", "bridge", "default": // the usual one
+		return text, nil
+	}
+	if i.c.RemoteURL != "" {
+		i.say("permission_profile.network.mode: left out: nothing is started for a server at a URL")
+		return text, nil
+	}
+	i.Network, p.Network.Mode = mode, ""
+	if mode == "none" { // nobody is let out, whatever the list says
+		p.Network.Outbound = v1beta1.ProfileOutbound{}
+	}
+	if i.AllowGateway {
+		i.say("allow_docker_gateway: left out: the server is in the network %s", edge.Brief(mode))
+		i.AllowGateway = false
+	}
+	if text, err = json.Marshal(p); err != nil {
+		return nil, i.bad("permission_profile", "%s", err)
+	}
+	return text, nil
 }
 
 // secret reads a secret as the reference writes one: NAME,target=WORD. One in clear is

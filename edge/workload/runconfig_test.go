@@ -371,3 +371,27 @@ func FuzzImport(f *testing.F) {
 		}
 	})
 }
+
+// TestRunConfigNetwork: the reference keeps the network of a server in its profile, beside a
+// built-in one, too. One that has no network there has none here.
+func TestRunConfigNetwork(t *testing.T) {
+	const begin = `{"schema_version":"v0.1.0","name":"cat","image":"a.example/b:1","transport":"stdio","isolate_network":true,`
+	for _, c := range []struct{ mode, name, want, not string }{
+		{"none", `"permission_profile_name_or_path":"network",`, "network: none", "x"},
+		{"none", "", "network: none", "insecure_allow_all"},
+		{"host", `"permission_profile_name_or_path":"network",`, "network: host", "x"},
+		{"tools", "", "network: tools", `"mode"`},
+		{"bridge", "", "insecure_allow_all", "network: "},
+		{"", "", "insecure_allow_all", "network: "},
+	} {
+		text := begin + c.name + `"permission_profile":{"network":{"mode":"` + c.mode + `","outbound":{"insecure_allow_all":true}}}}`
+		manifest, _, err := Import("run.json", []byte(text))
+		if err != nil || !strings.Contains(string(manifest), c.want) || c.not != "x" && strings.Contains(string(manifest), c.not) {
+			t.Errorf("%s %s: %v\n%s\nwant %s", c.mode, c.name, err, manifest, c.want)
+		}
+	}
+	const broken = begin + `"permission_profile_name_or_path":"network","permission_profile":{"network":{"Mode":"none"}}}`
+	if _, _, err := Import("run.json", []byte(broken)); err == nil || !strings.Contains(err.Error(), `permission_profile: unknown field "Mode"`) {
+		t.Error(err)
+	}
+}
