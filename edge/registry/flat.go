@@ -101,15 +101,18 @@ func upstream(name string, text []byte) ([]byte, error) {
 		made["packages"] = []Package{p}
 	}
 
-	// All that server.json has no word for stands below the publisher.
+	// All that server.json has no word for stands below the publisher, and so does what of the
+	// rest has no place in it, such as the port of a program that listens nowhere.
+	remote := s.URL != ""
+	placed := map[string]bool{
+		"description": true, "title": true, "repository_url": true, "url": true, "headers": remote || len(s.Headers) == 0, "image": !remote || s.Image == "",
+		"env_vars": !remote, "target_port": s.TargetPort == 0 || !remote && s.Transport != "" && s.Transport != "stdio",
+	}
 	extra := map[string]json.RawMessage{}
 	for _, m := range mcp.Members(text) {
-		switch field := string(mcp.Unquote(m.Name)); field {
-		case "description", "title", "name", "repository_url", "image", "url", "headers", "target_port":
-		case "env_vars":
-			if s.URL != "" { // of what logs in at the URL
-				extra[field] = m.Value
-			}
+		switch field := string(mcp.Unquote(m.Name)); {
+		case placed[field]:
+		case field == "name" && (mcp.String(m.Value) == "" || name == mcp.String(m.Value) || name == publisher+"/"+mcp.String(m.Value)):
 		default:
 			extra[field] = m.Value
 		}

@@ -52,6 +52,21 @@ func TestConvert(t *testing.T) {
 	if !strings.Contains(string(e.Text), `"custom_metadata":{"owner":"desk"}`) && !strings.Contains(strings.ReplaceAll(strings.ReplaceAll(string(e.Text), " ", ""), "\n", ""), `"custom_metadata":{"owner":"desk"}`) {
 		t.Errorf("custom_metadata is lost: %s", e.Text)
 	}
+	made, _, _, err = Convert([]byte(`{"servers":{"a":{"name":"a","image":"x","transport":"stdio","target_port":9090,"headers":[{"name":"X-A"}]},"b":{"name":"other","image":"y","transport":"sse","target_port":9091}},`+
+		`"remote_servers":{"c":{"url":"https://c.example/mcp","transport":"sse","image":"ghcr.io/example/z","target_port":9092,"headers":[{"name":"X-B"}]}}}`), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	compact := strings.NewReplacer(" ", "", "\n", "").Replace(string(made))
+	for _, once := range []string{`"target_port":9090`, `"headers":[{"name":"X-A"}]`, `"name":"other"`, `"image":"ghcr.io/example/z"`, `"target_port":9092`, `"http://localhost:9091"`, `"name":"X-B"`} {
+		if strings.Count(compact, once) != 1 {
+			t.Errorf("%s is there %d times: %s", once, strings.Count(compact, once), made)
+		}
+	}
+	if strings.Contains(compact, `"target_port":9091`) || strings.Contains(compact, `"name":"a"`) || strings.Contains(compact, `"image":"x"`) {
+		t.Errorf("something is there twice: %s", made)
+	}
+
 	for text, want := range map[string]string{
 		`{"servers":{},"groups":[{"name":"g"}]}`:          "[groups]",
 		`{"data":{"servers":[],"skills":[{"name":"s"}]}}`: "[data.skills]",
