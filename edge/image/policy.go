@@ -151,6 +151,8 @@ func (p *policyRule) rule() (*rule, error) {
 	switch {
 	case !has || !strings.ContainsAny(host, ".:*") && host != "localhost":
 		return nil, fmt.Errorf("image: %q does not begin with a registry: write docker.io/library/NAME, or ghcr.io/OWNER/*", edge.Brief(p.Image))
+	case dead(p.Image) != "":
+		return nil, fmt.Errorf("image: %q fits no image: %s", edge.Brief(p.Image), dead(p.Image))
 	case len(p.Keys) == 0 && len(p.Identities) == 0:
 		return nil, errors.New("keys: neither keys nor identities are named: name one who has to sign")
 	case len(p.Keys) > maxSigners || len(p.Identities) > maxSigners:
@@ -229,6 +231,23 @@ func pattern(text string, image bool) (*regexp.Regexp, error) {
 		}
 	}
 	return regexp.Compile(`^(?s:` + b.String() + `)$`)
+}
+
+// dead says why the pattern of a rule fits no image, so that another rule, or none, would be the
+// image's; "" for one that may fit some.
+func dead(image string) string {
+	host, path, _ := strings.Cut(strings.ToLower(image), "/")
+	switch {
+	case strings.ContainsAny(path, ":@"):
+		return "write it without a tag and a digest: a rule holds for all of them"
+	case path == "":
+		return "write the name of an image, or * or ** for all, after the registry"
+	case host == "index.docker.io":
+		return "write docker.io/" + path
+	case host == "docker.io" && !strings.Contains(path, "/") && !strings.Contains(path, "**"):
+		return "write docker.io/library/" + path + ", or docker.io/**: each name there has an owner"
+	}
+	return ""
 }
 
 // ofEntry reads who has to have signed an image as the entry of a registry says.
