@@ -689,6 +689,28 @@ func TestPlain(t *testing.T) {
 	}
 }
 
+// TestOldClient: what a client of HTTP/1.0 is answered has no chunks in it, which it would take
+// for the text itself.
+func TestOldClient(t *testing.T) {
+	w := open(t, public, Options{})
+	w.host("93.184.216.34:80", func(c net.Conn) {
+		r, err := http.ReadRequest(bufio.NewReader(c))
+		if err != nil {
+			return
+		}
+		answer := &http.Response{StatusCode: 200, ProtoMajor: 1, ProtoMinor: 1, Request: r, Body: io.NopCloser(strings.NewReader("hello")), ContentLength: -1}
+		if r.ProtoAtLeast(1, 1) {
+			answer.TransferEncoding = []string{"chunked"}
+		}
+		_ = answer.Write(c)
+	})
+	for version, want := range map[string]string{"HTTP/1.0": "\r\n\r\nhello", "HTTP/1.1": "\r\n\r\n5\r\nhello\r\n0\r\n\r\n"} {
+		if answer := w.say("GET http://allowed.test/ " + version + "\r\nHost: allowed.test\r\n\r\n"); status(answer) != 200 || !strings.HasSuffix(answer, want) {
+			t.Errorf("%s: %q", version, answer)
+		}
+	}
+}
+
 // TestMalformed refuses what has more than one reading, and closes (V16, V20).
 func TestMalformed(t *testing.T) {
 	w := open(t, public, Options{})

@@ -348,7 +348,8 @@ func (p *Proxy) pass(ctx *fasthttp.RequestCtx, to *pair, h head, target string, 
 	if port != 80 {
 		authority += ":" + strconv.Itoa(port)
 	}
-	_, _ = w.WriteString(string(ctx.Method()) + " " + target + " HTTP/1.1\r\nHost: " + authority + "\r\n")
+	// A client of HTTP/1.0 knows no chunks: its host is asked in its version, and sends none.
+	_, _ = w.WriteString(string(ctx.Method()) + " " + target + " " + string(ctx.Request.Header.Protocol()) + "\r\nHost: " + authority + "\r\n")
 	for _, l := range h.lines {
 		if !hop(l.name) && !named[l.name] {
 			_, _ = w.WriteString(l.text + "\r\n")
