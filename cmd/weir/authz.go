@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weir-edge/weir/cmd/weir/cli"
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/source"
 	"github.com/weir-edge/weir/filters/authz"
@@ -106,6 +106,9 @@ Exit codes: 0 allowed, 3 denied, 1 the configuration cannot be served.`,
 	return cmd
 }
 
+// maxTable bounds a table of expected decisions, in bytes.
+const maxTable = 64 << 20
+
 func (a *app) authzTestCommand() *cobra.Command {
 	var config []string
 	var server string
@@ -129,7 +132,7 @@ cannot be read.`,
 			return nil
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
-			text, err := os.ReadFile(args[0])
+			text, err := edge.ReadFile(args[0], maxTable)
 			if err != nil {
 				return err
 			}

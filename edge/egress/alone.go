@@ -224,7 +224,7 @@ func (p *Peers) again() bool {
 }
 
 func parsePeers(path string) (map[netip.Prefix]bool, error) {
-	f, err := os.Open(path)
+	f, err := edge.OpenFile(path)
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@ package registries
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -66,7 +65,7 @@ format has no word for stands in its _meta.`,
 func (a *Commands) input(name string) ([]byte, error) {
 	in := a.In
 	if name != "-" {
-		f, err := os.Open(name)
+		f, err := edge.OpenFile(name)
 		if err != nil {
 			return nil, cli.Usagef("%s", edge.Brief(err.Error()))
 		}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weir-edge/weir/cmd/weir/cli"
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/registry"
 	"github.com/weir-edge/weir/edge/workload"
 )
@@ -59,7 +60,7 @@ func Chosen(p workload.Paths) (source registry.Source, set bool, err error) {
 }
 
 func readDefaults(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := edge.OpenFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -149,7 +149,7 @@ func secretDefaults(path string) (secretsDefaults, error) {
 	var all struct {
 		Secrets secretsDefaults `json:"secrets"`
 	}
-	f, err := os.Open(path)
+	f, err := edge.OpenFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return all.Secrets, nil
 	}

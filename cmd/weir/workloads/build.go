@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -205,7 +204,7 @@ func (x *buildFlags) request(word string) (r build.Request, err error) {
 
 // readBounded reads a file of at most so many bytes.
 func readBounded(path string, most int64) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := edge.OpenFile(path)
 	if err != nil {
 		return nil, err
 	}

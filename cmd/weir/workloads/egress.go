@@ -9,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"os"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -253,7 +252,7 @@ func readProfile(flag, name string) (*v1beta1.Profile, error) {
 	if p, ok := v1beta1.BuiltinProfile(name); ok {
 		return p, nil
 	}
-	f, err := os.Open(name)
+	f, err := edge.OpenFile(name)
 	if err != nil {
 		return nil, cli.Usagef("%s: %s: give none, network, or a file of JSON", flag, err)
 	}
