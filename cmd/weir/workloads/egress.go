@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -233,6 +234,11 @@ func orNone(network string) string {
 func nextOf(no *egress.Refusal) string {
 	switch no.Reason {
 	case egress.UnlistedHost:
+		if addr, err := netip.ParseAddr(no.Host); err == nil {
+			if class, _ := egress.Classify(addr); class == egress.Never {
+				return "" // a profile that names it is refused
+			}
+		}
 		return "add " + strconv.Quote(no.Host) + " to allow_host of the profile, and run the workload with it"
 	case egress.UnlistedPort:
 		return "add " + strconv.Itoa(no.Port) + " to allow_port of the profile, or run the workload with --egress-port " + strconv.Itoa(no.Port)
