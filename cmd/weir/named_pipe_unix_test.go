@@ -57,8 +57,6 @@ func TestNamedPipes(t *testing.T) {
 		"doctor --token-file PIPE":                                                       exitFault,
 		"auth test x -c PIPE":                                                            exitFault,
 		"tools http://127.0.0.1:1/mcp --ca-bundle PIPE":                                  exitFault,
-		"tools http://127.0.0.1:1/mcp --ca PIPE":                                         exitFault,
-		"tools http://127.0.0.1:1/mcp --bearer-token-file PIPE":                          exitFault,
 		"call http://127.0.0.1:1/mcp x --args @PIPE":                                     exitUsage,
 		"workflow run x --url http://127.0.0.1:1/mcp --args @PIPE":                       exitUsage,
 		"validate PIPE.yaml":                                                             exitFault,
