@@ -21,6 +21,7 @@ import (
 // Bounds of what clients may ask.
 const (
 	maxClients   = 64
+	maxFollowers = 48 // of them, who follow logs for as long as they like: others have room
 	maxAskHeader = 16 << 10
 	askWithin    = 30 * time.Second // for a request to arrive
 )
@@ -31,6 +32,8 @@ type Front struct {
 	server http.Server
 	ln     net.Listener
 	down   func() // has the process end; returns when what it keeps has ended
+
+	followers chan struct{} // room for them
 
 	mu    sync.Mutex
 	ended bool
@@ -72,7 +75,7 @@ func (k *Keeper) Listen(down func()) (*Front, error) {
 		return nil, fmt.Errorf("the manager's socket: %w", err)
 	}
 	ln.(*net.UnixListener).SetUnlinkOnClose(false) // by then another manager may have made its own
-	a := &Front{k: k, ln: ln, down: down}
+	a := &Front{k: k, ln: ln, down: down, followers: make(chan struct{}, maxFollowers)}
 	a.server = http.Server{
 		Handler: a.routes(), MaxHeaderBytes: maxAskHeader, ReadHeaderTimeout: askWithin, IdleTimeout: 2 * time.Minute,
 		BaseContext: func(net.Listener) context.Context { return k.life },
@@ -254,6 +257,12 @@ func (a *Front) logs(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		if o.Follow {
+			select {
+			case a.followers <- struct{}{}:
+				defer func() { <-a.followers }()
+			default:
+				return &Error{Code: CodeRefused, Message: fmt.Sprintf("%d commands follow logs already", maxFollowers), Next: "end one of them, or leave --follow out"}
+			}
 			s.begin() // a client that follows wants to know that there is something
 		}
 		return a.k.Logs(r.Context(), r.PathValue("name"), o, func(l Line) { s.send(l) })

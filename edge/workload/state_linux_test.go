@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -388,6 +389,24 @@ func TestClient(t *testing.T) {
 	if l := edgetest.Receive(t, lines, "the last line"); l.Text != "starting → running" {
 		t.Errorf("%+v", l)
 	}
+	// Those who follow leave room for others.
+	var followers sync.WaitGroup
+	begun := make(chan bool, 100*maxFollowers)
+	for range maxFollowers - 1 {
+		followers.Go(func() {
+			_ = c.Logs(ctx, "w", LogOptions{Follow: true, Tail: 1}, func(Line) { begun <- true })
+		})
+	}
+	for range maxFollowers - 1 {
+		edgetest.Receive(t, begun, "a line of each")
+	}
+	if err := c.Logs(ctx, "w", LogOptions{Follow: true}, func(Line) {}); code(err) != CodeRefused {
+		t.Errorf("one more follows: %v", err)
+	}
+	if s := listed(t, c, "w"); s.Status != Running {
+		t.Errorf("%+v", s)
+	}
+	defer followers.Wait()
 	if err := c.Stop(t.Context(), "w", time.Second, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 )
 
 // kindOf names the kind of a value in errors, in the words of JSON.
@@ -51,6 +52,30 @@ func asText(v any) (string, bool) {
 	return "", false
 }
 
+// numbersOf compares an integer with a number that is not whole, or the other way around. The
+// language would refuse it; but it depends on the data alone whether a score is 1 or 0.9.
+func numbersOf(a, b any) (order int, ok bool) {
+	if x, whole := whole(a); whole {
+		d, ok := b.(decimal)
+		return compareNumbers(x, float64(d)), ok
+	}
+	d, ok := a.(decimal)
+	y, whole := whole(b)
+	return -compareNumbers(y, float64(d)), ok && whole
+}
+
+// compareNumbers compares exactly: a float64 of a large integer may be another one.
+func compareNumbers(x int64, f float64) int {
+	switch {
+	case f >= 1<<63:
+		return -1
+	case f < -1<<63:
+		return 1
+	}
+	whole, rest := math.Modf(f)
+	return cmp.Or(cmp.Compare(x, int64(whole)), cmp.Compare(0, rest))
+}
+
 // alike counts the work of comparing two values, which must be of one kind.
 func (r *rendering) alike(a, b any) error {
 	if kindOf(a) != kindOf(b) {
@@ -71,6 +96,12 @@ func equal(r *rendering, values []any) (any, error) {
 	for _, b := range others {
 		if a == nil || b == nil {
 			if a == nil && b == nil {
+				return true, nil
+			}
+			continue
+		}
+		if order, mixed := numbersOf(a, b); mixed {
+			if order == 0 {
 				return true, nil
 			}
 			continue
@@ -103,6 +134,9 @@ func equal(r *rendering, values []any) (any, error) {
 // less says whether one value is less than another.
 func less(r *rendering, values []any) (any, error) {
 	a, b := values[0], values[1]
+	if order, mixed := numbersOf(a, b); mixed {
+		return order < 0, nil
+	}
 	if err := r.alike(a, b); err != nil {
 		return nil, err
 	}
