@@ -23,6 +23,9 @@ func (w *Workflow) Lint(find func(name string) (*Tool, bool)) (out []ParseFault)
 			}
 		}
 	}
+	if err := w.parameters.contradiction(); err != nil {
+		note("parameters", "%s", err)
+	}
 	for i, s := range w.tool.Steps {
 		path := fmt.Sprintf("steps[%d]", i)
 		last := w.tool.Output == nil && i == len(w.tool.Steps)-1

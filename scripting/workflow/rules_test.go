@@ -224,6 +224,26 @@ steps:
 }
 
 // TestLintScript: a script is held to the tools that its text names.
+// TestLintParameters: arguments fail that nobody gave, or that nobody can give.
+func TestLintParameters(t *testing.T) {
+	for schema, want := range map[string]string{
+		"{type: object, properties: {x: {type: integer, default: 3}}, required: [x, y]}":                                          "",
+		"{type: object, properties: {x: {type: integer, default: abc}}}":                                                          "parameters: properties[x].default: got string, want integer",
+		"{type: object, properties: {o: {type: object, properties: {n: {type: array, items: {type: string}, default: [a, 1]}}}}}": "parameters: properties[o].properties[n].default: /1: got number, want string",
+		"{type: object, $defs: {n: {minimum: 3}}, properties: {x: {$ref: \"#/$defs/n\", default: 2}}}":                            "parameters: properties[x].default: minimum: got 2, want 3",
+		"{type: object, properties: {x: {}}, additionalProperties: false, required: [x, y]}":                                      "parameters: required[1]: there is no property y, so that no arguments could fit",
+		"{type: object, properties: {x: {}}, patternProperties: {\"^y\": {}}, additionalProperties: false, required: [x, y]}":     "",
+	} {
+		var found []string
+		for _, f := range parse(t, composite(t, "parameters: "+schema+"\nsteps: [{id: a, tool: w.t}]")).Lint(nil) {
+			found = append(found, f.Error())
+		}
+		if got := strings.Join(found, "\n"); got != want {
+			t.Errorf("%s\n got %s\nwant %s", schema, got, want)
+		}
+	}
+}
+
 func TestLintScript(t *testing.T) {
 	w := parse(t, composite(t, `script: 'a = call_step("w.t"); return call_step("w.gone")'`))
 	found := w.Lint(func(name string) (*workflow.Tool, bool) { return nil, name == "w.t" })

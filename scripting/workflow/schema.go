@@ -128,6 +128,47 @@ func (s *schema) open() bool {
 	return s == nil || s.document["additionalProperties"] != false
 }
 
+// contradiction is how the schema of arguments refuses what it says itself, so that calls fail
+// through no fault of their own; nil for not at all.
+func (s *schema) contradiction() error {
+	if s == nil {
+		return nil
+	}
+	if _, patterns := s.document["patternProperties"]; !s.open() && !patterns {
+		required, _ := s.document["required"].([]any)
+		for i, name := range required {
+			name, _ := name.(string)
+			if _, declared := s.properties()[name]; !declared {
+				return fmt.Errorf("required[%d]: there is no property %s, so that no arguments could fit", i, short(name))
+			}
+		}
+	}
+	return misfit(s.compiled, s.document, "")
+}
+
+// misfit says which default does not fit the property that it stands in, of those that fill
+// puts in.
+func misfit(of *jsonschema.Schema, document map[string]any, path string) error {
+	properties, _ := document["properties"].(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		p, ok := properties[name].(map[string]any)
+		compiled := of.Properties[name]
+		if !ok || compiled == nil {
+			continue
+		}
+		path := fmt.Sprintf("%sproperties[%s].", path, short(name))
+		if d, has := p["default"]; has {
+			if err := (&schema{compiled: compiled}).judgeValue(d); err != nil {
+				return fmt.Errorf("%sdefault: %s", path, strings.TrimPrefix(err.Error(), "/: "))
+			}
+		}
+		if err := misfit(compiled, p, path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // fill puts the defaults of a schema's properties into an object, also of objects within it.
 func fill(document, object map[string]any, depth int) {
 	properties, _ := document["properties"].(map[string]any)
