@@ -11,6 +11,7 @@ import (
 	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/settings"
 	"github.com/weir-edge/weir/edge/source"
 	"github.com/weir-edge/weir/filters/authz"
 )
@@ -181,7 +182,7 @@ cannot be read.`,
 
 // policiesOf returns the policies of a server of a configuration, and its name.
 func (a *app) policiesOf(config []string, server string) (*authz.Policies, string, error) {
-	opened := source.OpenAll(config, source.LocalRateLimits(true), source.AllowWorkloads("local", "container")) // what is limited and started does not matter to policies
+	opened := source.OpenAll(config, source.LocalRateLimits(true), source.AllowWorkloads(settings.Workloads...)) // what is limited and started does not matter to policies
 	if err := a.refuse(opened); err != nil {
 		return nil, "", err
 	}

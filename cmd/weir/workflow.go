@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/settings"
 	"github.com/weir-edge/weir/edge/source"
 	"github.com/weir-edge/weir/scripting/workflow"
 )
@@ -54,7 +55,7 @@ func (a *app) workflowLook(name, short, long string, print func(*workflow.Workfl
 			"  weir workflow " + name + " report -c manifests/ --server team",
 		Args: oneWorkflow,
 		RunE: func(_ *cobra.Command, args []string) error {
-			opened := source.OpenAll(config, source.LocalRateLimits(true), source.AllowWorkloads("local", "container")) // what is limited and started does not matter here
+			opened := source.OpenAll(config, source.LocalRateLimits(true), source.AllowWorkloads(settings.Workloads...)) // what is limited and started does not matter here
 			if err := a.refuse(opened); err != nil {
 				return err
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/composite"
+	"github.com/weir-edge/weir/edge/settings"
 	"github.com/weir-edge/weir/edge/source"
 	"github.com/weir-edge/weir/scripting/workflow"
 )
@@ -45,7 +46,7 @@ a warning.`,
   weir workflow lint -c manifests/ --server team --strict`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			opened := source.OpenAll(config, source.LocalRateLimits(true), source.AllowWorkloads("local", "container")) // what is limited and started does not matter here
+			opened := source.OpenAll(config, source.LocalRateLimits(true), source.AllowWorkloads(settings.Workloads...)) // what is limited and started does not matter here
 			if err := a.refuse(opened); err != nil {
 				return err
 			}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -139,13 +140,14 @@ func (s *Settings) rules() (wrong []error) {
 	return wrong
 }
 
+// Workloads are the forms of workloads that a process may be allowed to start.
+var Workloads = []string{"local", "container", "wasm"}
+
 // CheckWorkloads returns what is wrong with AllowWorkloads; nil for nothing.
 func (s Settings) CheckWorkloads() error {
 	for _, form := range s.AllowWorkloads {
-		switch form {
-		case "local", "container", "wasm":
-		default:
-			return fmt.Errorf("--allow-workloads: %q is none of the forms: local, container, wasm", form)
+		if !slices.Contains(Workloads, form) {
+			return fmt.Errorf("--allow-workloads: %q is none of the forms: %s", form, strings.Join(Workloads, ", "))
 		}
 	}
 	return nil
