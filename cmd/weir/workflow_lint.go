@@ -33,6 +33,7 @@ wrong is printed as "weir validate" prints it. Without that there is a warning f
   a step that no step and no output reads, and that none depends on
   a read of a step that is not among dependsOn (the step waits for it all the same)
   a condition that is a constant
+  a default of a parameter that does not fit it, or a required one that is not allowed
   a tool that is called again after a failure (onError: retry) and does not say of
   itself that this changes nothing more: idempotentHint, or readOnlyHint
 
