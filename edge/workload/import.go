@@ -42,6 +42,13 @@ func Import(file string, data []byte) (manifest []byte, notes []Note, err error)
 	}
 	s.forget()
 	s.settle()
+	if s.server != nil {
+		for _, v := range s.server.Spec.Env {
+			if v.Value == "" && ReadsLikeSecret(v.Name) {
+				notes = append(notes, note("%s: the value of %s is empty, as an export leaves it: fill it in, or name a secret in its place (spec.secrets)", file, edge.Brief(v.Name)))
+			}
+		}
+	}
 	manifest, err = s.write()
 	return manifest, notes, err
 }
