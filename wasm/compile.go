@@ -173,6 +173,9 @@ func (c *Compiler) compileAs(ctx context.Context, got string, prepare func() (*M
 			m.Close()
 		}
 		done <- result{m, err}
+		if c.dir != "" && err == nil {
+			prune(c.dir) // nobody waits for it but who is compiled next
+		}
 	}()
 	select {
 	case r := <-done:
@@ -235,9 +238,6 @@ func (c *Compiler) compile(ctx context.Context, digest string, prepare func() (*
 		return nil, &Refusal{"module", text}
 	}
 	m.runtime, m.compiled, m.Elapsed = rt, compiled, time.Since(start)
-	if c.dir != "" {
-		prune(c.dir)
-	}
 	if m.interpreter || m.server {
 		m.metered = nil // nobody compiles it again
 	}

@@ -13,12 +13,12 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/weir-edge/weir/cmd/weir/local"
 	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/workload"
 )
 
@@ -493,14 +493,10 @@ func runFlagForeground(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() { ended <- cmd.Wait() }()
-	for since := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		if _, err := os.Stat(begun); err == nil {
-			break
-		}
-		if time.Since(since) > 30*time.Second {
-			t.Fatal("the server has not begun")
-		}
-	}
+	edgetest.Until(t, "the start of the server", func() bool {
+		_, err := os.Stat(begun)
+		return err == nil
+	})
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}

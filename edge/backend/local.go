@@ -38,7 +38,7 @@ type Local interface {
 type OverLines interface {
 	Local
 
-	// Open gives a stream to the server for a owner, and starts a process for it where
+	// Open gives a stream to the server for an owner, and starts a process for it where
 	// it needs one. Errors are an *edge.Error: of kind Overload where there may be no
 	// further one, of kind Unavailable where it cannot be started, or not yet.
 	Open(context.Context, *edge.Owner) (edge.Stream, error)

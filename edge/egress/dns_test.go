@@ -148,8 +148,15 @@ func TestDNSTold(t *testing.T) {
 		w.ask(name, dnsmessage.TypeA)
 	}
 	w.ask("allowed.test.", dnsmessage.TypeAAAA)
+	w.ask("evil.test.", dnsmessage.TypeAAAA) // which is counted, and told a minute later
+	for i := range 2 * maxTold {
+		w.ask(fmt.Sprintf("n%d.test.", i), dnsmessage.TypeA)
+	}
+	if n := len(w.told); n != maxTold {
+		t.Errorf("%d records in a minute", n)
+	}
 	var got []string
-	for _, r := range w.told {
+	for _, r := range w.told[:min(5, len(w.told))] {
 		got = append(got, fmt.Sprintf("%q:%d %s %s", r.Host, r.Port, r.Reason, r.More))
 	}
 	want := []string{
@@ -159,7 +166,7 @@ func TestDNSTold(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if n := w.p.denied[UnlistedHost].Load(); n != 1 {
+	if n := w.p.denied[UnlistedHost].Load(); n != 2+2*maxTold {
 		t.Errorf("counted %d times", n)
 	}
 	if text := w.log(); strings.Count(text, "host=evil.test") != 1 || strings.Contains(text, "\x1b") {

@@ -85,6 +85,7 @@ type Proxy struct {
 	denied  [reasons]atomic.Uint64
 	said    told
 	out     told // of what is let out
+	asked   told // of names asked of DNS
 	logAll  bool
 }
 
@@ -171,7 +172,7 @@ type told struct {
 	seen  map[Refusal]bool
 }
 
-// maxTold is how many destinations are logged in a minute.
+// maxTold is how many destinations are logged in a minute, and names asked of DNS told.
 const maxTold = 200
 
 func (t *told) first(e *Refusal, now time.Time) bool {
@@ -243,13 +244,18 @@ func (g *Passage) drop(c net.Conn) {
 }
 
 // Answer answers a query of DNS; nil for what has no answer. A name that is not let out is
-// told as a connection to it would be: a program that ignores proxies goes no further.
+// told as a connection to it would be, since a program that ignores proxies goes no further;
+// but once a minute, since questions are asked far faster than connections are made.
 func (g *Passage) Answer(query []byte) []byte {
 	answer := g.names.answer(g.p.rules, query, func() {
 		g.p.refuse(&Refusal{Host: "", Reason: TooMany, What: "all addresses for names are taken"})
 	})
 	if len(answer) > 3 && answer[3]&0x0f == codeNoName {
-		g.p.refuse(unnamed(g.p.rules, query))
+		if e := unnamed(g.p.rules, query); g.p.asked.first(e, time.Now()) {
+			g.p.refuse(e)
+		} else {
+			g.p.denied[e.Reason].Add(1)
+		}
 	}
 	return answer
 }

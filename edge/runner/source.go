@@ -121,10 +121,10 @@ func (s *Source) Locate() error {
 		return err
 	}
 	info, err := os.Stat(dir)
-	var path *fs.PathError
+	var failed *fs.PathError
 	switch {
-	case errors.As(err, &path):
-		return path.Err
+	case errors.As(err, &failed):
+		return failed.Err
 	case err != nil:
 		return err
 	case !info.IsDir():

@@ -183,7 +183,7 @@ func (e *StartError) Error() string { return "cannot be started" }
 // Unwrap returns the cause.
 func (e *StartError) Unwrap() error { return e.Err }
 
-// start starts a process for a owner.
+// start starts a process for an owner.
 func (b *Bridge) start(ctx context.Context, h *edge.Owner) (*child, error) {
 	if err := b.admit(ctx, h); err != nil {
 		return nil, err
@@ -292,7 +292,7 @@ func (b *Bridge) admit(ctx context.Context, h *edge.Owner) error {
 	}
 }
 
-// evict has a process end that makes room for a owner. It reports false where none can,
+// evict has a process end that makes room for an owner. It reports false where none can,
 // and none is ending already; b.mu is held.
 func (b *Bridge) evict(h *edge.Owner) bool {
 	var victim *child

@@ -24,7 +24,7 @@ const everybody = `{"elicitation":{"form":{},"url":{}},"roots":{"listChanged":tr
 
 // shared has one process for all owners. Their requests have numbers that are unique
 // among them, by which an answer is told from another's; what the server sends besides
-// goes to a owner only where it is nobody else's.
+// goes to an owner only where it is nobody else's.
 type shared struct {
 	b       *Bridge
 	opening chan struct{} // one place: whoever is in it starts the process
@@ -67,7 +67,7 @@ func newShared(b *Bridge) *shared {
 	return &shared{b: b, opening: make(chan struct{}, 1), members: make(map[*member]bool)}
 }
 
-// open makes a owner a member, and starts the process where there is none.
+// open makes an owner a member, and starts the process where there is none.
 func (s *shared) open(ctx context.Context, h *edge.Owner) (edge.Stream, error) {
 	select {
 	case s.opening <- struct{}{}:
