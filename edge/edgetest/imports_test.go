@@ -104,6 +104,7 @@ var doors = map[string][]string{
 	"go.yaml.in/yaml":                        {"edge/source", "edge/workload"},
 	"github.com/google/jsonschema-go":        {"filters/guest"},
 	"github.com/santhosh-tekuri/jsonschema":  {"scripting/workflow"},
+	"golang.org/x/mod":                       {"edge/registry"},
 	"github.com/go-json-experiment/json":     {"filters/authz"},
 	"go.opentelemetry.io":                    {"filters/telemetry", "edge/edgetest/otlp"},
 	"google.golang.org/grpc":                 {"filters/telemetry", "edge/edgetest/otlp"},

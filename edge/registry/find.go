@@ -4,10 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/mod/semver"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/near"
@@ -147,45 +148,22 @@ func before(a, b *Entry) bool {
 	return compareVersions(a.Version, b.Version) < 0
 }
 
-// semantic is a version of Semantic Versioning 2.0.0: its numbers, and what makes it one before
-// a release.
-var semantic = regexp.MustCompile(`^v?(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
-
-// compareVersions compares two versions by Semantic Versioning; 0 for those of which one is
-// none.
+// compareVersions compares two versions by Semantic Versioning 2.0.0; 0 where one is none.
 func compareVersions(a, b string) int {
-	first, second := semantic.FindStringSubmatch(a), semantic.FindStringSubmatch(b)
-	if first == nil || second == nil {
+	if a, b = semantic(a), semantic(b); a == "" || b == "" {
 		return 0
 	}
-	for i := 1; i <= 3; i++ {
-		if c := compareNumbers(first[i], second[i]); c != 0 {
-			return c
-		}
-	}
-	one, other := strings.TrimPrefix(first[4], "-"), strings.TrimPrefix(second[4], "-")
-	if one == "" || other == "" { // one before a release is older than the release
-		return cmp.Compare(len(other), len(one))
-	}
-	return slices.CompareFunc(strings.Split(one, "."), strings.Split(other, "."), func(a, b string) int {
-		number := func(text string) bool { return strings.Trim(text, "0123456789") == "" }
-		switch {
-		case number(a) && number(b):
-			return compareNumbers(a, b)
-		case number(a) != number(b): // a number is older than a word
-			if number(a) {
-				return -1
-			}
-			return 1
-		}
-		return strings.Compare(a, b)
-	})
+	return semver.Compare(a, b)
 }
 
-// compareNumbers compares numbers of digits, of any size.
-func compareNumbers(a, b string) int {
-	a, b = strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0")
-	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
+// semantic is a version as the library has it, with a v and all three numbers; "" for what is
+// none.
+func semantic(version string) string {
+	v := "v" + strings.TrimPrefix(version, "v")
+	if semver.Canonical(v)+semver.Build(v) != v {
+		return ""
+	}
+	return v
 }
 
 func (r *Registry) leaveOut(err error) {
