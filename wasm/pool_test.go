@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/edgetest/fake"
 )
 
 // TestZ33Breaker: who makes a guest fail rests alone, and only where failures
@@ -130,9 +131,14 @@ func TestSaturated(t *testing.T) {
 		}
 		cancel()
 		wg.Wait()
-		if _, err := g.Call(context.Background(), hook, "b", Sender{}, []byte("k"), nil); err != nil {
-			t.Errorf("isolation %d: afterwards: %v", isolation, err)
-		}
+		// What was canceled is made anew, which may take longer than a call waits.
+		fake.Until(t, "an instance is free again", func() bool {
+			_, err := g.Call(context.Background(), hook, "b", Sender{}, []byte("k"), nil)
+			if err != nil && (!errors.As(err, &f) || f.Reason != Saturated) {
+				t.Fatalf("isolation %d: afterwards: %v", isolation, err)
+			}
+			return err == nil
+		})
 	}
 }
 
