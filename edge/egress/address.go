@@ -110,6 +110,23 @@ func classify6(b [16]byte) (Class, string) {
 	return Public, ""
 }
 
+// neverBits is the length of the block around an address of class Never all of which is of
+// that class; no prefix has 129 bits, which stands for a block that is not known here.
+func neverBits(a netip.Addr) int {
+	for _, block := range neverBlocks {
+		if block.Contains(a) {
+			return block.Bits()
+		}
+	}
+	return 129
+}
+
+// neverBlocks are those by which somebody may want to allow what never is.
+var neverBlocks = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("224.0.0.0/3"),
+	netip.MustParsePrefix("fe80::/9"), netip.MustParsePrefix("ff00::/8"),
+}
+
 // embedded is the IPv4 address that one of IPv6 stands for, by translation (NAT64) or a
 // tunnel (6to4, ISATAP); the zero one for none.
 func embedded(a netip.Addr) netip.Addr {

@@ -198,7 +198,7 @@ func (r *Rules) prefix(p netip.Prefix, text string) error {
 	if p.Addr().Is4In6() || p.Addr().Zone() != "" {
 		return errAddress
 	}
-	if c, what := Classify(p.Addr()); c == Never && p.IsSingleIP() {
+	if c, what := Classify(p.Addr()); c == Never && (p.IsSingleIP() || p.Bits() >= neverBits(p.Addr())) {
 		return fmt.Errorf("it is %s, which no server reaches", what)
 	}
 	r.prefixes[p] = text

@@ -239,7 +239,7 @@ func TestDecide(t *testing.T) {
 // may be reached, of name, suffix, CIDR and insecure_allow_all. "-" is by none.
 func TestAddress(t *testing.T) {
 	r := rules(t, Options{}, v1beta1.ProfileOutbound{
-		InsecureAllowAll: true, AllowHost: []string{"192.168.7.0/24", "64:ff9b::/96", "169.254.0.0/16", "fd12::/16", "0.0.0.0/0", "::/0"},
+		InsecureAllowAll: true, AllowHost: []string{"192.168.7.0/24", "64:ff9b::/96", "168.0.0.0/7", "fd12::/16", "0.0.0.0/0", "::/0"},
 	})
 	bare := rules(t, Options{}, v1beta1.ProfileOutbound{InsecureAllowAll: true})
 	for text, want := range map[string]string{
@@ -300,6 +300,9 @@ func TestNewRules(t *testing.T) {
 		{v1beta1.ProfileOutbound{AllowHost: []string{"a.test", "127.1"}}, `allow_host[1]: "127.1"`},
 		{v1beta1.ProfileOutbound{AllowHost: []string{"127.0.0.1"}}, "a loopback address"},
 		{v1beta1.ProfileOutbound{AllowHost: []string{"169.254.169.254"}}, "a cloud metadata address"},
+		{v1beta1.ProfileOutbound{AllowHost: []string{"127.0.0.0/8"}}, "a loopback address"},
+		{v1beta1.ProfileOutbound{AllowHost: []string{"169.254.169.0/24"}}, "a link-local address"},
+		{v1beta1.ProfileOutbound{AllowHost: []string{"fe80::/10"}}, "a link-local address"},
 		{v1beta1.ProfileOutbound{AllowHost: []string{"10.1.2.3/8"}}, "write 10.0.0.0/8"},
 		{v1beta1.ProfileOutbound{AllowHost: []string{"::ffff:1.2.3.4"}}, "usual form"},
 		{v1beta1.ProfileOutbound{AllowHost: []string{"::ffff:1.2.3.0/120"}}, "usual form"},
@@ -313,6 +316,12 @@ func TestNewRules(t *testing.T) {
 	} {
 		if _, err := NewRules(profile(c.out), Options{}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v; want %s", c.out, err, c.want)
+		}
+	}
+	// Some of these are reached.
+	for _, wide := range []string{"0.0.0.0/0", "::/0", "160.0.0.0/3", "172.17.0.0/16", "64:ff9b::/96", "100.64.0.0/10"} {
+		if _, err := NewRules(profile(v1beta1.ProfileOutbound{AllowHost: []string{wide}}), Options{}); err != nil {
+			t.Errorf("%s: %v", wide, err)
 		}
 	}
 }

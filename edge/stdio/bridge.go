@@ -175,6 +175,14 @@ func (c *Config) tellUnstarted(how, before string) {
 	}
 }
 
+// told is what is said of a process and how it ended; one that could not be started did not.
+func told(what, how string) string {
+	if strings.HasPrefix(how, unstarted) {
+		return how
+	}
+	return what + how
+}
+
 // StartError says that a process could not be started.
 type StartError struct{ Err error }
 
@@ -262,8 +270,12 @@ func (b *Bridge) admit(ctx context.Context, h *edge.Owner) error {
 			wait = b.restart.wait(time.Now())
 		}
 		if wait > patience {
+			err := errors.New("it ends again and again: the next attempt has to wait")
+			if cause, ok := strings.CutPrefix(b.now.Ended, unstarted); ok { // it is not for clients
+				err = &StartError{errors.New(cause)}
+			}
 			b.mu.Unlock()
-			return &edge.Error{Kind: edge.Unavailable, Op: "start", After: wait, Err: errors.New("it ends again and again: the next attempt has to wait")}
+			return &edge.Error{Kind: edge.Unavailable, Op: "start", After: wait, Err: err}
 		}
 		if wait == 0 && len(b.children)+b.starts < b.MaxProcesses {
 			b.starts++
@@ -360,15 +372,15 @@ func (b *Bridge) fail(began time.Time, how string, said []string) {
 	}
 	b.now.Ended, b.now.Said = how, said
 	if b.Restart == Never {
-		b.is(Stopped, "ended: "+how)
+		b.is(Stopped, told("ended: ", how))
 		return
 	}
 	if b.restart.fail(began, time.Now(), rand.Float64()) {
-		b.is(Failed, "ends again and again, last: "+how)
+		b.is(Failed, told("ends again and again, last: ", how))
 		return
 	}
 	if b.now.State != Starting {
-		b.is(Unhealthy, "restarting, ended: "+how)
+		b.is(Unhealthy, told("restarting, ended: ", how))
 	}
 }
 

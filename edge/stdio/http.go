@@ -293,12 +293,12 @@ func (h *HTTP) ended(began time.Time, how string, said []string) bool {
 	h.now.Ended, h.now.Said = how, said
 	switch {
 	case h.Restart == Never:
-		h.is(Stopped, "ended: "+how)
+		h.is(Stopped, told("ended: ", how))
 		return false
 	case h.restart.fail(began, time.Now(), rand.Float64()):
-		h.is(Failed, "ends again and again, last: "+how)
+		h.is(Failed, told("ends again and again, last: ", how))
 	case h.now.State != Starting:
-		h.is(Unhealthy, "restarting, ended: "+how)
+		h.is(Unhealthy, told("restarting, ended: ", how))
 	}
 	return true
 }

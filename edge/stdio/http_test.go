@@ -212,6 +212,9 @@ func TestHTTPServerThatFails(t *testing.T) {
 	}
 	s := startSite(t, "", func(c *stdio.Config) { c.Starter = broken{} })
 	await(t, "it cannot be started", func() bool { return s.server.Status().State == stdio.Failed })
+	if got := s.server.Status().Reason; got != "cannot be started: a secret reason" {
+		t.Errorf("the reason: %q", got)
+	}
 	r, err := s.NewClient().As(edgetest.Modern, "").TryAsk("1", "tools/list", "{}")
 	if err != nil {
 		t.Fatal(err)

@@ -235,6 +235,23 @@ func TestServerThatEndsAtOnce(t *testing.T) {
 	}
 }
 
+// A server that cannot be started is said to be one, and not to end; why is not for clients.
+func TestServerThatCannotBeStarted(t *testing.T) {
+	t.Parallel()
+	b := bridge(t, "", func(c *stdio.Config) { c.Starter = broken{} })
+	await(t, "it has failed", func() bool {
+		_, _ = open(t, b, "ada")
+		return b.Status().State == stdio.Failed
+	})
+	if got := b.Status().Reason; got != "cannot be started: a secret reason" {
+		t.Errorf("the reason: %q", got)
+	}
+	var unstarted *stdio.StartError
+	if _, err := open(t, b, "ada"); !errors.As(err, &unstarted) || strings.Contains(err.Error(), "secret") {
+		t.Errorf("the next attempt, in a minute: %v", err)
+	}
+}
+
 // A server that ends on server/discover, that answers it late, or never, is served; the
 // first is remembered, and is asked for initialize alone from then on.
 func TestIntroduction(t *testing.T) {
