@@ -59,11 +59,11 @@ type Exchange struct {
 	answer   Response
 	answered bool
 
-	room   *room // for a call that is made in place of this exchange; nil before the first
-	roomed bool  // it is taken
+	room   *room // for a call that is made for this exchange; nil before the first
+	roomed int32 // 1 when it is taken; atomic, and not of package atomic, so that tests may copy exchanges
 }
 
-// room is a call that is made in place of another one.
+// room is a call that is made for another one.
 type room struct {
 	Exchange
 	message mcp.Message
@@ -74,23 +74,37 @@ type room struct {
 const maxRoom = 16 << 10
 
 // Replace returns the exchange of a call that is made in place of x: x's own message with
-// edits. It is the caller's to fill beside its message and Parent. It lives as long as x does,
-// and is used again with it, so that such a call allocates nothing of its own. The error is
-// that of mcp.Decode.
+// edits. It is the caller's to fill beside its message and Parent. The error is that of
+// mcp.Decode.
 func (x *Exchange) Replace(edits ...mcp.Edit) (*Exchange, error) {
-	r := x.room
-	if r == nil || x.roomed {
-		r = new(room)
-		if x.room == nil {
-			x.room = r
-		}
+	call, err := x.Inner(func(dst []byte) []byte { return mcp.Splice(dst, x.Request.Raw, edits...) })
+	if err == nil {
+		call.Passed = true
 	}
-	x.roomed = true
-	r.text = mcp.Splice(r.text[:0], x.Request.Raw, edits...)
+	return call, err
+}
+
+// Inner returns the exchange of a call that is made for x, with the message that write appends
+// to what it is given. It is the caller's to fill beside that and Parent. It must not be in use
+// any more when x is answered: the first lives as long as x does, and is used again with it, so
+// that such a call allocates nothing of its own. Safe for concurrent use. The error is that of
+// mcp.Decode.
+func (x *Exchange) Inner(write func(dst []byte) []byte) (*Exchange, error) {
+	var r *room
+	switch {
+	case !atomic.CompareAndSwapInt32(&x.roomed, 0, 1):
+		r = new(room)
+	case x.room == nil:
+		x.room = new(room)
+		fallthrough
+	default:
+		r = x.room
+	}
+	r.text = write(r.text[:0])
 	if err := r.message.Decode(r.text); err != nil {
 		return nil, err
 	}
-	r.Parent, r.Passed, r.Request = x, true, &r.message
+	r.Parent, r.Passed, r.Request = x, false, &r.message
 	return &r.Exchange, nil
 }
 
@@ -112,8 +126,7 @@ func (x *Exchange) Reset() {
 	x.Record = ""
 	x.answer.Forget()
 	x.answer.Status, x.answer.Shared, x.answered = 0, nil, false
-	if x.roomed {
-		x.roomed = false
+	if atomic.SwapInt32(&x.roomed, 0) == 1 {
 		x.room.Reset()
 		x.room.message.Forget()
 		if cap(x.room.text) > maxRoom {
@@ -318,7 +331,16 @@ func (r *Response) Share(id, result []byte, status int) {
 
 // Reply answers a request with a result, JSON text.
 func Reply(m *mcp.Message, result []byte) (*Response, error) {
-	r := &Response{Status: 200}
+	return new(Response).reply(m, result)
+}
+
+// Reply is the function Reply to the exchange's own message, in the room that it has.
+func (x *Exchange) Reply(result []byte) (*Response, error) {
+	return x.Answer().reply(x.Request, result)
+}
+
+func (r *Response) reply(m *mcp.Message, result []byte) (*Response, error) {
+	r.Status = 200
 	if err := r.Decode(mcp.AppendResult(nil, m.IDText(), result)); err != nil {
 		return nil, Errorf(Internal, "reply", "%w", err)
 	}

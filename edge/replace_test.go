@@ -1,7 +1,9 @@
 package edge_test
 
 import (
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/weir-edge/weir/edge"
@@ -60,5 +62,36 @@ func TestReplace(t *testing.T) {
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations for a call", n)
+	}
+}
+
+// Calls that are made for an exchange at the same time have nothing of each other.
+func TestInner(t *testing.T) {
+	x := &edge.Exchange{}
+	for range 2 {
+		calls := make([]*edge.Exchange, 16)
+		var all sync.WaitGroup
+		for i := range calls {
+			all.Go(func() {
+				call, err := x.Inner(func(dst []byte) []byte {
+					return mcp.AppendRequest(dst, strconv.AppendInt(nil, int64(i), 10), "ping", nil)
+				})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				call.Name, calls[i] = strconv.Itoa(i), call
+			})
+		}
+		all.Wait()
+		for i, call := range calls {
+			if call == nil || call.Parent != x || call.Passed || call.Name != strconv.Itoa(i) || string(call.Request.IDText()) != call.Name {
+				t.Errorf("call %d: %+v", i, call)
+			}
+		}
+		x.Reset()
+	}
+	if _, err := x.Inner(func([]byte) []byte { return []byte("{") }); err == nil {
+		t.Error("a text that is no message is one")
 	}
 }

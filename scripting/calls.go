@@ -206,8 +206,10 @@ type Calls struct {
 // NewCalls makes ready for the calls of a run. They end with ctx, and with Close.
 func NewCalls(ctx context.Context, r *Run) *Calls {
 	l := r.Limits.Full()
-	c := &Calls{run: r, limits: l, news: make(chan struct{}, 1), places: make(chan struct{}, l.Parallel), answers: map[uint32][]byte{}}
-	c.ctx, c.cancel = context.WithCancel(ctx)
+	c := &Calls{run: r, limits: l, news: make(chan struct{}, 1), places: make(chan struct{}, l.Parallel)}
+	if c.ctx, c.cancel = ctx, r.Cancel; c.cancel == nil {
+		c.ctx, c.cancel = context.WithCancel(ctx)
+	}
 	return c
 }
 
@@ -279,6 +281,9 @@ func (c *Calls) make(within context.Context, call *Call) Answer {
 func (c *Calls) finish(id uint32, answer []byte) {
 	c.mu.Lock()
 	if answer != nil {
+		if c.answers == nil {
+			c.answers = map[uint32][]byte{}
+		}
 		c.answers[id] = answer
 	}
 	c.ended = append(c.ended, id)

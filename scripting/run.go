@@ -30,6 +30,10 @@ type Run struct {
 	Extension *Extension // builtins of another package; nil for none
 
 	Turn *turns.Turn // the computing of the run, in process; nil for one that takes no place
+
+	// Cancel ends the context that Execute is given, which then is the run's alone and ends with
+	// it; nil for a context of others.
+	Cancel context.CancelFunc
 }
 
 // Limits are the budgets of a run. Zero means the default.

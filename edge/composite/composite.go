@@ -118,7 +118,7 @@ func (t *Tool) Run(ctx context.Context, x *edge.Exchange, arguments []byte, _ fu
 		return nil, err
 	}
 	began := time.Now()
-	r := &run{tool: t, x: x, catalog: c, found: t.found.Load()}
+	r := &run{tool: t, x: x, request: ctx, catalog: c, found: t.found.Load()}
 	if r.found == nil || r.found.in != c {
 		r.found = &found{in: c}
 		t.found.Store(r.found)
@@ -156,13 +156,14 @@ func (t *Tool) Run(ctx context.Context, x *edge.Exchange, arguments []byte, _ fu
 	if x.Era == mcp.Modern {
 		result = mcp.Change(result, nil, mcp.With("resultType", `"complete"`))
 	}
-	return edge.Reply(x.Request, result)
+	return x.Reply(result)
 }
 
 // run is one run of a workflow.
 type run struct {
 	tool    *Tool
 	x       *edge.Exchange
+	request context.Context // of x
 	catalog *catalog.Catalog
 	found   *found
 	outer   *progress.Outer
@@ -210,6 +211,9 @@ func (r *run) call(ctx context.Context, c *workflow.Call) workflow.Answer {
 	}
 	id, began := r.outer.NextID(), time.Now()
 	a := r.answer(r.outer.Within(ctx, id), c, at)
+	if ctx.Err() != nil {
+		_ = r.request.Done() // so x is not used again: what was left behind may still look at it
+	}
 	told := progress.Call{ID: id, Parent: r.within, Step: c.Step, Attempt: c.Attempt, Outcome: became(ctx, a), Took: time.Since(began)}
 	if r.sees(now, at) {
 		told.Tool = at.Name

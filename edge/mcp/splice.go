@@ -230,6 +230,19 @@ func before(object []byte, drop []string, set []Member) (out []byte, ok bool) {
 	return append(out, object[1:]...), true
 }
 
+// AppendObject appends an object of these members.
+func AppendObject(dst []byte, members ...Member) []byte {
+	dst = append(dst, '{')
+	for i, m := range members {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(append(append(dst, '"'), m.Name...), '"', ':')
+		dst = append(dst, m.Value...)
+	}
+	return append(dst, '}')
+}
+
 // With is a Member of text.
 func With(name, value string) Member { return Member{Name: []byte(name), Value: []byte(value)} }
 

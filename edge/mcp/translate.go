@@ -15,9 +15,9 @@ type Caller struct {
 func (c Caller) Members() []Member {
 	caps := c.Capabilities
 	if caps == nil {
-		caps = []byte("{}")
+		caps = ofCapabilities.Value
 	}
-	out := []Member{With(MetaVersion, `"`+V2607+`"`), Raw(MetaCapabilities, caps)}
+	out := append(make([]Member, 0, 4), ofVersion, Member{Name: ofCapabilities.Name, Value: caps})
 	if c.Info != nil {
 		out = append(out, Raw(MetaClientInfo, c.Info))
 	}
@@ -26,6 +26,9 @@ func (c Caller) Members() []Member {
 	}
 	return out
 }
+
+// What every modern request has.
+var ofVersion, ofCapabilities = With(MetaVersion, `"`+V2607+`"`), With(MetaCapabilities, "{}")
 
 // ToModern appends a legacy request or notification as a modern one.
 func ToModern(dst []byte, m *Message, c Caller) []byte {

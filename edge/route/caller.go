@@ -117,25 +117,28 @@ func (s *Server) inner(ctx context.Context, x *edge.Exchange, out edge.Client, a
 }
 
 func (s *Server) innerCall(ctx context.Context, x *edge.Exchange, out edge.Client, at *edge.Target, id []byte, tool string, arguments []byte, given []mcp.Member) (*edge.Response, error) {
-	set := append([]mcp.Member{mcp.Raw("name", mcp.Quote(tool))}, given...)
+	set := append(append(make([]mcp.Member, 0, len(given)+3), mcp.Raw("name", mcp.Quote(tool))), given...)
 	if len(arguments) > 0 {
 		set = append(set, mcp.Raw("arguments", arguments))
 	}
-	call := &edge.Exchange{
-		Parent: x, Server: x.Server, Era: x.Era, Session: x.Session, Identity: x.Identity, Head: x.Head, Forward: x.Forward, Heard: x.Heard, Client: out, Target: at,
-	}
+	var capabilities []byte
 	if at != nil {
-		call.Capabilities = x.Capabilities // of whom out asks
+		capabilities = x.Capabilities // of whom out asks
 	}
-	call.Head.Params, call.Head.Remade = nil, true // the client's Mcp-Param headers mirror other arguments
 	if x.Era == mcp.Modern {
-		set = append(set, mcp.Raw("_meta", mcp.Change(nil, nil, mcp.Caller{Info: s.o.Client, Capabilities: call.Capabilities}.Members()...)))
-		call.Name = tool
+		set = append(set, mcp.Raw("_meta", mcp.AppendObject(nil, mcp.Caller{Info: s.o.Client, Capabilities: capabilities}.Members()...)))
 	}
-	m, err := mcp.Decode(mcp.AppendRequest(nil, id, "tools/call", mcp.Change(nil, nil, set...)))
+	call, err := x.Inner(func(dst []byte) []byte {
+		return mcp.AppendRequest(dst, id, "tools/call", mcp.AppendObject(nil, set...))
+	})
 	if err != nil {
 		return nil, edge.Errorf(edge.Params, "inner", "%w", err)
 	}
-	call.Request = m
+	call.Server, call.Era, call.Session, call.Identity, call.Head, call.Forward, call.Heard = x.Server, x.Era, x.Session, x.Identity, x.Head, x.Forward, x.Heard
+	call.Client, call.Target, call.Capabilities = out, at, capabilities
+	call.Head.Params, call.Head.Remade = nil, true // the client's Mcp-Param headers mirror other arguments
+	if x.Era == mcp.Modern {
+		call.Name = tool
+	}
 	return s.o.Hallway(ctx, call)
 }

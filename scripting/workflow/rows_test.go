@@ -58,6 +58,7 @@ output: {properties: {p: {type: string, default: only}}}`, want: `{"p":"only"}`}
 		{name: "range and else", yaml: params + `steps: [{id: a, tool: w.echo, arguments: {x: "{{range .params.l}}<{{.}}>{{else}}none{{end}}"}}]`, args: `{"l":[1,"b"]}`, want: `{"x":"<1><b>"}`},
 		{name: "a comparison", yaml: params + `steps: [{id: a, tool: w.echo, arguments: {x: "{{gt .params.k 2}}"}}]`, args: `{"k":3}`, want: `{"x":"true"}`},
 		{name: "the workflow", yaml: `steps: [{id: a, tool: w.echo, arguments: {x: "{{.workflow.status}} {{.workflow.step_count}} {{len .workflow.id}} {{.workflow.start_time}}"}}]`, want: `{"x":"running 1 26 2000-01-01T00:00:00Z"}`},
+		{name: "the workflow as a part of all there is", yaml: `steps: [{id: a, tool: w.echo, arguments: {x: "{{len .}}{{index . (printf \"%sflow\" \"work\") \"status\"}}{{range $k, $v := .}} {{$k}}{{end}}"}}]`, want: `{"x":"4running params steps vars workflow"}`},
 		{name: "how long it took", yaml: `steps: [{id: a, tool: w.slow}, {id: b, tool: w.echo, dependsOn: [a], arguments: {x: "{{.workflow.duration_ms}}"}}]`, want: `{"x":"10000"}`},
 
 		// Dependencies.

@@ -52,11 +52,13 @@ type Failure struct {
 
 // Result returns the JSON text of a CallToolResult.
 func (o *Outcome) Result() []byte {
-	text, structured, failed := string(o.Value), o.Value, false
+	text, structured, failed := "", o.Value, false
 	switch {
 	case o.Arguments != "":
 		text, structured, failed = "invalid arguments: "+o.Arguments, nil, true
-	case o.Error != nil:
+	case o.Error == nil:
+		text = string(o.Value)
+	default:
 		text = "Workflow execution failed: " + o.Error.Message
 		if o.TimedOut {
 			text = "Workflow execution timeout exceeded"
@@ -66,8 +68,8 @@ func (o *Outcome) Result() []byte {
 		}{o.Error})
 		structured, failed = told, true
 	}
-	b := append([]byte(`{"content":[{"type":"text","text":`), mcp.Quote(text)...)
-	b = append(b, "}]"...)
+	b := append(make([]byte, 0, len(text)+len(text)/8+len(structured)+80), `{"content":[{"type":"text","text":`...)
+	b = append(mcp.AppendString(b, text), "}]"...)
 	if structured != nil {
 		b = append(append(b, `,"structuredContent":`...), structured...)
 	}
@@ -115,10 +117,11 @@ func (w *Workflow) Run(ctx context.Context, arguments []byte, host *Host) (*Outc
 		r.failure = missing
 		return r.outcome(&Outcome{}, Failed), nil
 	}
-	within, cancel := context.WithTimeoutCause(ctx, w.timeout, errTimeout)
+	within, cancel := timed(ctx, w.timeout)
 	defer cancel()
 	r.ctx = within
 	out, err := scripting.Execute(within, &scripting.Run{
+		Cancel:    cancel,
 		Program:   w.program,
 		Data:      data,
 		Limits:    scripting.Limits{Steps: maxStepsOfLanguage, Calls: maxCalls, Parallel: maxUnderWay, PerCall: w.timeout, Timeout: w.timeout + time.Hour},
@@ -152,6 +155,21 @@ func (w *Workflow) Run(ctx context.Context, arguments []byte, host *Host) (*Outc
 		r.failure = &Failure{Message: out.Error.Error()}
 	}
 	return r.outcome(o, Failed), nil
+}
+
+// timed bounds a context by the time of a workflow. One that calls a function when it ends
+// is asked for that alone: of a request it can be seen then that nothing waits for its end any
+// more, and it is used again.
+func timed(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	parent, ok := ctx.(interface {
+		AfterFunc(f func()) (stop func() bool)
+	})
+	if !ok || ctx.Err() != nil {
+		return context.WithTimeoutCause(ctx, d, errTimeout)
+	}
+	within, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), d, errTimeout)
+	stop := parent.AfterFunc(cancel)
+	return within, func() { stop(); cancel() }
 }
 
 // object puts a value that is no object under the name result.
@@ -359,7 +377,7 @@ func aroundOf(t *scripting.Task) around {
 }
 
 // data is what a template reads, until the next is rendered.
-func (r *run) data(t *scripting.Task) map[string]any {
+func (r *run) data(t *scripting.Task, of *text) map[string]any {
 	if r.read == nil {
 		r.shown = make(map[string]any, len(r.hidden))
 		r.read = map[string]any{"params": r.params, "steps": r.shown, "vars": map[string]any(nil)}
@@ -368,12 +386,14 @@ func (r *run) data(t *scripting.Task) map[string]any {
 		r.shown[h.id] = h.shown()
 	}
 	r.hidden = r.hidden[:0]
-	r.read["workflow"] = map[string]any{
-		"id":          r.id,
-		"duration_ms": time.Since(r.began).Milliseconds(),
-		"step_count":  int64(max(len(r.steps), r.w.steps)),
-		"status":      "running",
-		"start_time":  r.began.UTC().Format(time.RFC3339),
+	if of.workflow {
+		r.read["workflow"] = map[string]any{
+			"id":          r.id,
+			"duration_ms": time.Since(r.began).Milliseconds(),
+			"step_count":  int64(max(len(r.steps), r.w.steps)),
+			"status":      "running",
+			"start_time":  r.began.UTC().Format(time.RFC3339),
+		}
 	}
 	delete(r.read, "forEach")
 	if a := aroundOf(t); a.forEach != nil {
@@ -396,7 +416,7 @@ func (r *run) render(t *scripting.Task, s string) (string, error) {
 	if parsed == nil {
 		return "", errors.New("template: the template must stand in the program as a text")
 	}
-	out, err := parsed.render(r.data(t), r.look)
+	out, err := parsed.render(r.data(t, parsed), r.look)
 	if err != nil {
 		return "", &failure{error: scripting.Raise("", scripting.Fault{Message: err.Error()}), message: err.Error()}
 	}

@@ -3,6 +3,7 @@ package workflow
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"text/template/parse"
 	"time"
@@ -38,6 +39,8 @@ type text struct {
 	trees map[string]*parse.Tree // by the names of templates; mainTree is the text itself
 	known map[string]function
 	reads []readOf
+
+	workflow bool // it may read what is under .workflow: it says so, or takes all there is
 }
 
 // mainTree is the name of what is not within a define.
@@ -59,10 +62,13 @@ func parseTemplate(s string) (*text, error) {
 	if err != nil {
 		return nil, errors.New(parseCause(err))
 	}
-	t := &text{trees: trees, known: known}
+	t := &text{trees: trees, known: known, workflow: strings.Contains(s, "workflow") || takesRoot.MatchString(s)}
 	v1beta1.TemplateReads(trees, mainTree, func(chain []string) { t.reads = append(t.reads, chain) })
 	return t, nil
 }
+
+// takesRoot is where a template may take its root as a whole: a dot before no name, or $.
+var takesRoot = regexp.MustCompile(`\.([^a-zA-Z_]|$)|\$`)
 
 // parseCause takes the position out of an error of the parser, which writes
 // template: NAME:LINE: CAUSE.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -141,7 +142,7 @@ func TestP12aOneStep(t *testing.T) {
 		t.Errorf("the call has a goroutine of its own:\n%s", where)
 	}
 	host.Call = call
-	if n := testing.AllocsPerRun(100, run); n > 180 {
+	if n := testing.AllocsPerRun(100, run); n > 160 {
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -207,5 +208,39 @@ script: |
 	}
 	if again := run("me", nil); again != first {
 		t.Errorf("after it has ended: %s", again)
+	}
+}
+
+// request is the context of a request: it calls functions when it ends, and counts who asks it
+// for a channel.
+type request struct {
+	context.Context
+	asked atomic.Int32
+}
+
+func (r *request) Done() <-chan struct{} {
+	r.asked.Add(1)
+	return r.Context.Done()
+}
+
+func (r *request) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(r.Context, f) }
+
+// A run that goes well leaves nothing with its request; it ends with that all the same.
+func TestRequestIsLeftAlone(t *testing.T) {
+	w := parse(t, composite(t, params+`steps: [{id: a, tool: w.t, arguments: {x: "{{.params.x}}"}}]`))
+	r := &request{Context: t.Context()}
+	if out, err := w.Run(r, []byte(`{"x":"v"}`), quick()); err != nil || out.Error != nil || r.asked.Load() != 0 {
+		t.Errorf("%v, %v; asked for a channel %d times", told(out), err, r.asked.Load())
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	host := quick()
+	host.Call = func(ctx context.Context, _ *workflow.Call) workflow.Answer {
+		cancel()
+		<-ctx.Done()
+		return workflow.Answer{}
+	}
+	if _, err := w.Run(&request{Context: ctx}, []byte(`{"x":"v"}`), host); !errors.Is(err, context.Canceled) {
+		t.Errorf("its request ended: %v", err)
 	}
 }
