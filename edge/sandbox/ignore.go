@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -151,7 +152,7 @@ type hiding struct {
 	end    time.Time
 }
 
-// add hides a path of this machine wherever a mount shows it.
+// add hides a path of this machine wherever a mount shows it, and no other mount lies over that.
 func (w *hiding) add(host string, dir bool) {
 	for _, m := range w.mounts {
 		if host == m.Host || !below(host, m.Host) {
@@ -162,7 +163,10 @@ func (w *hiding) add(host string, dir bool) {
 			continue
 		}
 		inside := filepath.ToSlash(filepath.Join(m.Inside, rest))
-		if !w.seen[inside] {
+		over := slices.ContainsFunc(w.mounts, func(n Mount) bool {
+			return n.Inside != m.Inside && below(n.Inside, m.Inside) && below(inside, n.Inside)
+		})
+		if !over && !w.seen[inside] {
 			w.seen[inside] = true
 			w.all = append(w.all, Overlay{host, inside, dir})
 		}

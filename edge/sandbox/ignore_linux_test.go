@@ -55,3 +55,25 @@ func TestHidden(t *testing.T) {
 		}
 	}
 }
+
+// A mount in another one has its own files: a pattern that names one of the other's, which it
+// lies over, makes none in it.
+func TestHiddenBelowMount(t *testing.T) {
+	dir, other := tree(t, "a/.env"), tree(t, "shown")
+	ignore := filepath.Join(t.TempDir(), "ignore")
+	if err := os.WriteFile(ignore, []byte(".env\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m := machine(t)
+	bwrapped(t, m)
+	for _, writable := range []bool{true, false} {
+		c := config(t, Bwrap, "read:/data/a/shown")
+		c.Mounts, c.Ignore = []Mount{{Host: dir, Inside: "/data"}, {Host: other, Inside: "/data/a", Writable: writable}}, ignore
+		if got, _ := said(t, openBox(t, m, c)); got["read:/data/a/shown"] != `"content"` {
+			t.Errorf("writable %t: %q", writable, got["read:/data/a/shown"])
+		}
+		if _, err := os.Lstat(filepath.Join(other, ".env")); err == nil {
+			t.Errorf("writable %t: a file was made outside", writable)
+		}
+	}
+}

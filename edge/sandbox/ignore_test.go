@@ -122,6 +122,11 @@ func TestOverlays(t *testing.T) {
 	if got, err := Overlays([]Mount{{Host: other}}, filepath.Join(dir, "not-there")); err != nil || len(got) > 0 {
 		t.Errorf("%q, %v", strs(got), err)
 	}
+	// What another mount lies over is not seen, and so not hidden: what is there is that one's.
+	over := []Mount{{Host: dir, Inside: "/data"}, {Host: other, Inside: "/data/a", Writable: true}, {Host: filepath.Join(dir, "real"), Inside: "/data/secrets"}}
+	if got, err := Overlays(over, global); err != nil || slices.Contains(strs(got), "DIR/secrets → /data/secrets (tmpfs)") || slices.Contains(strs(got), "DIR/a/.env → /data/a/.env (empty)") || !slices.Contains(strs(got), "OTHER/.env → /data/a/.env (empty)") {
+		t.Errorf("%q, %v", strs(got), err)
+	}
 	// More than may be.
 	many := t.TempDir()
 	for i := range maxOverlays + 2 {
