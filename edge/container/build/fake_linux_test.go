@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -384,6 +385,8 @@ func TestTree(t *testing.T) {
 		"absolute":   {map[string]string{"go.mod": ""}, map[string]string{"x": "/etc/passwd"}, "the link x leads out of it"},
 		"ignored":    {map[string]string{"go.mod": "", ".dockerignore": "x\n"}, map[string]string{"x": "/etc/passwd"}, ""},
 		"no pattern": {map[string]string{"go.mod": "", ".dockerignore": "[z-a]\n"}, nil, "is no pattern"},
+		"marked":     {map[string]string{"go.mod": "", ".dockerignore": "\ufeffx\n"}, map[string]string{"x": "/etc/passwd"}, ""},
+		"patterns":   {map[string]string{"go.mod": ""}, map[string]string{".dockerignore": "../../../etc/hosts"}, ".dockerignore: "},
 	} {
 		dir := t.TempDir()
 		for path, text := range c.files {
@@ -414,6 +417,25 @@ func TestTree(t *testing.T) {
 			t.Errorf("%s: another digest of the same files, %v", name, err)
 		}
 		again.close()
+	}
+	// A pipe has no end.
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "go.mod"), "")
+	if err := syscall.Mkfifo(filepath.Join(dir, ".dockerignore"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := readTree(dir, t.TempDir())
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err == nil || !strings.Contains(err.Error(), ".dockerignore: no file") {
+			t.Errorf("a pipe of patterns: %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("a pipe of patterns is waited for")
 	}
 	for pattern, fits := range map[string]map[string]bool{
 		"*.log":     {"a.log": true, "a/b.log": false},

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -178,9 +179,19 @@ type ignore struct {
 // readIgnore reads .dockerignore; without one it ignores nothing.
 func readIgnore(root *os.Root) (*ignore, error) {
 	i := &ignore{}
-	f, err := root.Open(".dockerignore")
-	if err != nil {
+	info, err := root.Stat(".dockerignore")
+	if errors.Is(err, fs.ErrNotExist) {
 		return i, nil
+	}
+	if err == nil && !info.Mode().IsRegular() { // a pipe would never end
+		err = errors.New("no file")
+	}
+	var f *os.File
+	if err == nil {
+		f, err = root.Open(".dockerignore")
+	}
+	if err != nil {
+		return nil, fmt.Errorf(".dockerignore: %w", cause(err))
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxIgnore+1))
@@ -190,7 +201,7 @@ func readIgnore(root *os.Root) (*ignore, error) {
 	if len(text) > maxIgnore {
 		return nil, fmt.Errorf(".dockerignore has more than %d bytes", maxIgnore)
 	}
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(strings.TrimPrefix(string(text), "\ufeff")) {
 		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
