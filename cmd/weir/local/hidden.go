@@ -35,7 +35,11 @@ func (l *Locals) configured(name string) string {
 // whole refuses to give a server in WebAssembly directories of which something is to be
 // hidden: nothing lies over what is in them.
 func (l *Locals) whole(w *compile.Workload) error {
-	hidden, err := Hidden(w, l.ignores(w))
+	mounts := mountsOf(w)
+	for i := range mounts { // none lies over what is in another one
+		mounts[i].Inside = fmt.Sprintf("/%d", i)
+	}
+	hidden, err := hiddenOf(w, mounts, l.ignores(w))
 	if err != nil {
 		return err
 	}
@@ -48,10 +52,17 @@ func (l *Locals) whole(w *compile.Workload) error {
 // Hidden is what is hidden of the directories that a workload has mounted, by the ignore
 // patterns in a file ("" for none) and in these.
 func Hidden(w *compile.Workload, ignore string) ([]sandbox.Overlay, error) {
-	var mounts []sandbox.Mount
+	return hiddenOf(w, mountsOf(w), ignore)
+}
+
+func mountsOf(w *compile.Workload) (mounts []sandbox.Mount) {
 	for _, m := range w.Mounts {
 		mounts = append(mounts, sandbox.Mount{Host: m.Source, Inside: m.Target, Writable: m.Writable})
 	}
+	return mounts
+}
+
+func hiddenOf(w *compile.Workload, mounts []sandbox.Mount, ignore string) ([]sandbox.Overlay, error) {
 	all, err := sandbox.Overlays(mounts, ignore)
 	if err != nil {
 		return nil, fmt.Errorf("what is hidden of %s: %w", w.Name, err)

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -22,6 +23,7 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/sandbox"
 	"github.com/weir-edge/weir/edge/serve"
 	"github.com/weir-edge/weir/edge/source"
 )
@@ -314,6 +316,31 @@ func TestModuleRefused(t *testing.T) {
 		if err := h.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A directory with something to hide is given to no module, also where another one is to lie
+// over that: both are open to it.
+func TestModuleHidesNothing(t *testing.T) {
+	l := testLocals(t)
+	l.config = t.TempDir()
+	base := t.TempDir()
+	for _, file := range []string{filepath.Join(l.config, IgnoreName), filepath.Join(base, "all/sub/key"), filepath.Join(base, "other/shown")} {
+		err := os.MkdirAll(filepath.Dir(file), 0o700)
+		if err == nil {
+			err = os.WriteFile(file, []byte("key\n"), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	plan := modulePlan(t, "wasm:///nowhere/none.wasm", fmt.Sprintf("  volumes: [{name: a, hostPath: %q, mountPath: /data}, {name: b, hostPath: %q, mountPath: /data/sub}]\n", filepath.Join(base, "all"), filepath.Join(base, "other")))
+	local, err := l.Start(serve.Starting{Workload: *plan.Servers[0].Backends[0].Workload, Log: slog.New(slog.DiscardHandler), MaxMessage: 1 << 20})
+	if err == nil {
+		_ = local.Close()
+	}
+	if refused := new(sandbox.MountError); !errors.As(err, &refused) || !strings.Contains(refused.Why, "has directories whole") {
+		t.Errorf("%v", err)
 	}
 }
 
