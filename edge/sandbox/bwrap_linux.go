@@ -111,25 +111,42 @@ func (a *bwrapArgs) system(v *view) {
 	}
 }
 
-// own is what this sandbox sees beside: the program, HOME, mounts.
+// own is what this sandbox sees beside: the program, HOME, and mounts, what is hidden of them
+// and memory, the outer ones first: what lies over a directory leaves what was asked for in it.
 func (a *bwrapArgs) own(c *Config, v *view) {
 	for _, path := range v.prefixes {
 		a.add("--ro-bind", path, path)
 	}
 	a.bind(v.home, c.Home, true)
-	for _, m := range v.mounts {
-		a.bind(m.file, m.Inside, m.Writable)
+	type layer struct {
+		inside string
+		show   func()
 	}
+	var all []layer
+	for _, m := range v.mounts {
+		all = append(all, layer{m.Inside, func() { a.bind(m.file, m.Inside, m.Writable) }})
+	}
+	var closed []string
 	for _, o := range v.overlays {
-		if o.Dir {
-			a.memory(o.Inside, "0555", 1<<12)
-			a.add("--remount-ro", o.Inside)
-		} else {
-			a.add("--ro-bind", v.empty, o.Inside)
+		switch {
+		case slices.ContainsFunc(c.Writable, func(path string) bool { return below(o.Inside, path) && !v.mountsIn(path, o.Inside) }):
+			// What is to be hidden is not seen there.
+		case o.Dir:
+			closed = append(closed, o.Inside)
+			all = append(all, layer{o.Inside, func() { a.memory(o.Inside, "0555", 1<<12) }})
+		default:
+			all = append(all, layer{o.Inside, func() { a.add("--ro-bind", v.empty, o.Inside) }})
 		}
 	}
 	for _, path := range c.Writable {
-		a.memory(path, "0755", tempSize)
+		all = append(all, layer{path, func() { a.memory(path, "0755", tempSize) }})
+	}
+	slices.SortStableFunc(all, func(a, b layer) int { return strings.Count(a.inside, "/") - strings.Count(b.inside, "/") })
+	for _, one := range all {
+		one.show()
+	}
+	for _, path := range closed {
+		a.add("--remount-ro", path)
 	}
 }
 

@@ -77,3 +77,43 @@ func TestHiddenBelowMount(t *testing.T) {
 		}
 	}
 }
+
+// What was asked for in a directory is seen, whatever else lies over the directory: memory, or
+// that it is hidden. Memory over what is to be hidden has nothing of it, and can be written to.
+func TestLayers(t *testing.T) {
+	dir, other := tree(t, "keys/one", "cache/key", "cache/a/key", "built/x"), tree(t, "shown", "key")
+	ignore := filepath.Join(t.TempDir(), "ignore")
+	if err := os.WriteFile(ignore, []byte("keys/\nkey\nbuilt\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m := machine(t)
+	asNobody(t)
+	bwrapped(t, m)
+	wants := map[string]string{
+		"read:/memory/in/shown": `"content"`, "write:/memory/in/new": "wrote", "write:/memory/x": "wrote", "read:/memory/in/key": `""`, // a mount in memory
+		"write:/memory/in/deep/x": "wrote",                                                                              // memory in a mount in memory
+		"list:/data/keys":         "other", "read:/data/keys/other/shown": `"content"`, "write:/data/keys/x": "refused", // a mount in what is hidden
+		"list:/data/cache": "", "write:/data/cache/key": "wrote", "list:/data/built": "", "write:/data/built/y": "wrote", // memory over what is hidden
+	}
+	c := config(t, Bwrap)
+	c.Ignore = ignore
+	c.Mounts = []Mount{{Host: other, Inside: "/memory/in", Writable: true}, {Host: dir, Inside: "/data", Writable: true}, {Host: other, Inside: "/data/keys/other"}}
+	c.Writable = []string{"/memory/in/deep", "/memory", "/data/cache", "/data/built"}
+	for _, try := range []string{"list:/data/keys", "list:/data/cache", "list:/data/built"} { // before something is written
+		c.Command = append(c.Command, try)
+	}
+	for try := range wants {
+		if !strings.HasPrefix(try, "list:") {
+			c.Command = append(c.Command, try)
+		}
+	}
+	got, _ := said(t, openBox(t, m, c))
+	for try, want := range wants {
+		if result := got[try]; result != want && (want != "refused" || !strings.HasPrefix(result, "refused: ")) {
+			t.Errorf("%s: %q, want %q", try, result, want)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(other, "new")); err != nil {
+		t.Errorf("what was written is not outside: %v", err)
+	}
+}

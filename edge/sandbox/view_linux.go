@@ -17,7 +17,7 @@ type view struct {
 	hidden   []string // directories in there that stay empty
 	prefixes []string // where the program is; read-only
 	home     *os.File // HOME, writable
-	mounts   []opened // parents before what is in them
+	mounts   []opened
 	overlays []Overlay
 	empty    string // a file that lies over hidden ones; "" where there are none
 }
@@ -65,7 +65,6 @@ func (m *Machine) view(c *Config) (v *view, err error) {
 		}
 		v.mounts = append(v.mounts, o)
 	}
-	slices.SortStableFunc(v.mounts, func(a, b opened) int { return strings.Count(a.Inside, "/") - strings.Count(b.Inside, "/") })
 	for _, path := range c.Writable {
 		if err := checkInside(path); err != nil {
 			return v, &MountError{path, err.Error(), "name another path"}
@@ -78,6 +77,11 @@ func (m *Machine) view(c *Config) (v *view, err error) {
 		v.empty, err = EmptyFile(m.cache)
 	}
 	return v, err
+}
+
+// mountsIn reports whether a mount in a directory has a path.
+func (v *view) mountsIn(dir, path string) bool {
+	return slices.ContainsFunc(v.mounts, func(m opened) bool { return below(m.Inside, dir) && below(path, m.Inside) })
 }
 
 // plain refuses what only a mount namespace can show.
