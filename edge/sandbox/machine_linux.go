@@ -273,7 +273,7 @@ func (m *Machine) Open(ctx context.Context, c Config) (*Sandbox, error) {
 	defer v.close()
 	s := &Sandbox{config: c, grade: grade, note: note, temp: "/tmp", machine: m, exited: make(chan struct{})}
 	if grade != Bwrap {
-		if err := v.plain(grade); err != nil {
+		if err := v.plain(grade, c.Writable); err != nil {
 			return nil, err
 		}
 		s.temp = c.Home + "/.tmp"

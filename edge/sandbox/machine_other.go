@@ -60,6 +60,9 @@ func (m *Machine) Open(_ context.Context, c Config) (*Sandbox, error) {
 			return nil, &MountError{mount.Host, "without a sandbox it is at no other path than its own", next}
 		}
 	}
+	if len(c.Writable) > 0 {
+		return nil, &MountError{c.Writable[0], "without a sandbox there is no memory at a path (--writable)", next}
+	}
 	hidden, err := Overlays(c.Mounts, c.Ignore)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox of %s: %w", c.Name, err)

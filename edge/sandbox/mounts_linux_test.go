@@ -162,6 +162,10 @@ func TestMounts(t *testing.T) {
 			if _, err := m.Open(t.Context(), c); !errors.As(err, &refused) {
 				t.Errorf("%s: %v", grade, err)
 			}
+			c.Mounts, c.Writable = nil, []string{"/work"}
+			if _, err := m.Open(t.Context(), c); !errors.As(err, &refused) || refused.Path != "/work" {
+				t.Errorf("%s: memory: %v", grade, err)
+			}
 		}
 	})
 }

@@ -85,7 +85,10 @@ func (v *view) mountsIn(dir, path string) bool {
 }
 
 // plain refuses what only a mount namespace can show.
-func (v *view) plain(grade Grade) error {
+func (v *view) plain(grade Grade, writable []string) error {
+	if len(writable) > 0 {
+		return &MountError{writable[0], fmt.Sprintf("the sandbox %s has no memory at a path (--writable)", grade), "mount a directory at its own path, or install bubblewrap"}
+	}
 	if len(v.overlays) > 0 {
 		return &MountError{v.overlays[0].Host, fmt.Sprintf("ignore patterns name it, and the sandbox %s hides nothing of a mounted directory", grade), hideNext}
 	}
