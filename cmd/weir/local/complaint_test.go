@@ -1,6 +1,14 @@
 package local
 
-import "testing"
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/weir-edge/weir/edge/sandbox"
+	"github.com/weir-edge/weir/edge/workload"
+)
 
 // What an installer says of its failure is told in one line, and not where its log is.
 func TestComplaint(t *testing.T) {
@@ -20,6 +28,20 @@ func TestComplaint(t *testing.T) {
 	} {
 		if got := complaint(said); got != want {
 			t.Errorf("%q: %q, want %q", said, got, want)
+		}
+	}
+}
+
+// What to do about a server that cannot be started is said once.
+func TestNextOnce(t *testing.T) {
+	for _, failed := range []error{
+		fmt.Errorf("sandbox of a: %w", &sandbox.MountError{Path: "/etc", Why: "it has secrets", Next: "name another"}),
+		&sandbox.GradeError{Name: "a", Want: "--sandbox bwrap", Cause: "it is not there", Next: "name another"},
+	} {
+		o := &opened{local: &hosted{}, failed: failed}
+		var e *workload.Error
+		if !errors.As(o.why(errors.New("it has ended")), &e) || e.Next != "name another" || strings.Contains(e.Message, e.Next) || !strings.Contains(e.Message, "it ") {
+			t.Errorf("%v: %+v", failed, e)
 		}
 	}
 }

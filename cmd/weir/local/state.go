@@ -122,9 +122,9 @@ func (o *opened) why(err error) error {
 	case errors.As(failed, &helper):
 		e.Code, e.Message = workload.CodeSandbox, failed.Error()
 	case errors.As(failed, &grade):
-		e.Code, e.Message, e.Next = workload.CodeSandbox, failed.Error(), grade.Next
+		e.Code, e.Message, e.Next = workload.CodeSandbox, strings.TrimSuffix(failed.Error(), ": "+grade.Next), grade.Next
 	case errors.As(failed, &mount):
-		e.Code, e.Message, e.Next = workload.CodeRefused, failed.Error(), mount.Next
+		e.Code, e.Message, e.Next = workload.CodeRefused, strings.TrimSuffix(failed.Error(), ": "+mount.Next), mount.Next
 	case failed != nil:
 		e.Message = fmt.Sprintf("%s cannot be started: %v", o.Name, failed)
 	default:
