@@ -115,7 +115,7 @@ func TestGolden(t *testing.T) {
 			k, _, file := keeperOf(t, app.Name)
 			before := string(archive.Files[0].Data)
 			write(t, file, before)
-			reports, err := k.Setup([]string{app.Name}, Scope{}, two)
+			reports, err := k.Setup([]string{app.Name}, Scope{}, known(two...))
 			must(t, reports, err)
 			archive.Files = []txtar.File{archive.Files[0], {Name: "after", Data: []byte(read(t, file))}}
 			if err := os.WriteFile(golden, txtar.Format(archive), 0o644); err != nil {
@@ -127,7 +127,7 @@ func TestGolden(t *testing.T) {
 			t.Run(app.Name+"/"+form, func(t *testing.T) {
 				k, app, file := keeperOf(t, app.Name)
 				write(t, file, formed(before))
-				reports, err := k.Setup([]string{app.Name}, Scope{}, two)
+				reports, err := k.Setup([]string{app.Name}, Scope{}, known(two...))
 				must(t, reports, err)
 				want := formed(after)
 				if form == "no last end" && app.Syntax == "toml" {

@@ -91,14 +91,19 @@ func (k *Keeper) holding(f func(*owned) error) error {
 }
 
 // Setup gives clients the servers of a scope that are on, from now on: Follow keeps them so.
-// What an earlier scope gave them goes. Every client is tried.
-func (k *Keeper) Setup(names []string, scope Scope, servers []Server) (reports []Report, err error) {
+// What an earlier scope gave them goes. Every client is tried. list says which servers there are:
+// it is asked while nobody else writes, since who writes last must not have looked first.
+func (k *Keeper) Setup(names []string, scope Scope, list func() ([]Server, error)) (reports []Report, err error) {
 	for _, name := range names { // a mistake in one is told before anything is written
 		if _, err := k.app(name); err != nil {
 			return nil, err
 		}
 	}
 	err = k.holding(func(o *owned) error {
+		servers, err := list()
+		if err != nil {
+			return err
+		}
 		for _, name := range names {
 			app, err := k.app(name)
 			if err != nil {
@@ -194,13 +199,17 @@ func (k *Keeper) Remove(names []string) (reports []Report, err error) {
 // Any reports whether a client was set up.
 func (k *Keeper) Any() bool { return exists(ownedFile(k.Dir)) }
 
-// Follow has all clients that were set up follow some workloads. whole says that there are no
-// others.
-func (k *Keeper) Follow(servers []Server, whole bool) (reports []Report, err error) {
+// Follow has all clients that were set up follow some workloads, which list lists as that of
+// Setup does. whole says that there are no others.
+func (k *Keeper) Follow(list func() ([]Server, error), whole bool) (reports []Report, err error) {
 	if !k.Any() {
 		return nil, nil
 	}
 	err = k.holding(func(o *owned) error {
+		servers, err := list()
+		if err != nil {
+			return err
+		}
 		for _, name := range slices.Sorted(maps.Keys(o.Clients)) {
 			app, _ := Named(name) // what is remembered has known names alone
 			reports = append(reports, k.sync(o, app, servers, change{whole: whole}))

@@ -7,9 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // cursor is a keeper with one client, whose file begins as text.
@@ -56,21 +58,21 @@ func TestFollow(t *testing.T) {
 		}
 	}
 	follow := func(whole bool, servers ...Server) func() ([]Report, error) {
-		return func() ([]Report, error) { return k.Follow(servers, whole) }
+		return func() ([]Report, error) { return k.Follow(known(servers...), whole) }
 	}
 	step("", follow(true, files)) // nothing is set up
 	holds("")
-	step("", func() ([]Report, error) { return k.Setup([]string{"cursor"}, Scope{}, nil) })
+	step("", func() ([]Report, error) { return k.Setup([]string{"cursor"}, Scope{}, known()) })
 	step("files:added search:added", follow(true, files, search))
 	holds(`"files":{"url":"http://127.0.0.1:1/mcp"},"search":{"url":"http://127.0.0.1:2/mcp"}`)
 	step("files:unchanged search:unchanged", follow(true, files, search))
 	step("files:removed search:unchanged", follow(true, off(files), search))
 	holds(`"search":{"url":"http://127.0.0.1:2/mcp"}`)
 	step("files:changed search:unchanged", func() ([]Report, error) {
-		if _, err := k.Follow([]Server{files, search}, true); err != nil {
+		if _, err := k.Follow(known(files, search), true); err != nil {
 			return nil, err
 		}
-		return k.Follow([]Server{on("files", "3"), {Name: "search"}}, false)
+		return k.Follow(known(on("files", "3"), Server{Name: "search"}), false)
 	})
 	holds(`"search":{"url":"http://127.0.0.1:2/mcp"},"files":{"url":"http://127.0.0.1:3/mcp"}`)
 	step("files:removed search:removed", follow(true)) // both are gone
@@ -94,7 +96,7 @@ func TestScope(t *testing.T) {
 		{Scope{Workloads: []string{"a"}}, "a:added b:removed c:removed"},
 		{Scope{}, "a:unchanged b:added c:added"},
 	} {
-		reports, err := k.Setup([]string{"cursor"}, step.scope, all)
+		reports, err := k.Setup([]string{"cursor"}, step.scope, known(all...))
 		if got := done(t, reports, err); got != step.want {
 			t.Errorf("%v: %q, want %q", step.scope, got, step.want)
 		}
@@ -125,7 +127,7 @@ func TestHands(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k, file := cursor(t, "")
-			reports, err := k.Setup([]string{"cursor"}, Scope{}, []Server{files})
+			reports, err := k.Setup([]string{"cursor"}, Scope{}, known(files))
 			must(t, reports, err)
 			text := strings.Replace(read(t, file), ours, c.hand, 1)
 			write(t, file, text)
@@ -133,7 +135,7 @@ func TestHands(t *testing.T) {
 				s    Server
 				want string
 			}{{files, c.start}, {off(files), c.stop}, {gone(files), c.rm}} {
-				reports, err := k.Follow([]Server{step.s}, true)
+				reports, err := k.Follow(known(step.s), true)
 				if got := done(t, reports, err); got != step.want {
 					t.Errorf("%v: %q, want %q", step.s.Wish, got, step.want)
 				}
@@ -154,12 +156,12 @@ func TestHands(t *testing.T) {
 func TestTakenOutStaysOut(t *testing.T) {
 	k, file := cursor(t, "{}")
 	files := on("files", "1")
-	setup := func() ([]Report, error) { return k.Setup([]string{"cursor"}, Scope{}, []Server{files}) }
+	setup := func() ([]Report, error) { return k.Setup([]string{"cursor"}, Scope{}, known(files)) }
 	reports, err := setup()
 	must(t, reports, err)
 	write(t, file, "{}")
 	for _, s := range []Server{files, off(files), files} {
-		reports, err := k.Follow([]Server{s}, true)
+		reports, err := k.Follow(known(s), true)
 		must(t, reports, err)
 	}
 	if got := read(t, file); got != "{}" {
@@ -179,14 +181,14 @@ func TestOthers(t *testing.T) {
 		"{\n  \"mcpServers\": {\"files\": {\"url\": \"http://127.0.0.1:1/mcp\"}}\n}":            "files:unchanged search:added",
 	} {
 		k, file := cursor(t, text)
-		reports, err := k.Setup([]string{"cursor"}, Scope{}, []Server{files, on("search", "2")})
+		reports, err := k.Setup([]string{"cursor"}, Scope{}, known(files, on("search", "2")))
 		if got := done(t, reports, err); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 		if reports[0].Entries[0].Line != strings.Count(text[:strings.Index(text, "files")], "\n")+1 {
 			t.Errorf("the line is %d", reports[0].Entries[0].Line)
 		}
-		reports, err = k.Follow(nil, true)
+		reports, err = k.Follow(known(), true)
 		if got := done(t, reports, err); got != "search:removed" {
 			t.Errorf("%q", got)
 		}
@@ -229,7 +231,7 @@ func TestOtherForms(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k, app, file := keeperOf(t, c.client)
 			write(t, file, c.text)
-			reports, err := k.Setup([]string{c.client}, Scope{}, []Server{on("files", "1")})
+			reports, err := k.Setup([]string{c.client}, Scope{}, known(on("files", "1")))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -283,7 +285,7 @@ func TestPlacesThatAreNone(t *testing.T) {
 			if err := c.make(file); err != nil {
 				t.Fatal(err)
 			}
-			reports, err := k.Setup([]string{"cursor"}, Scope{}, two)
+			reports, err := k.Setup([]string{"cursor"}, Scope{}, known(two...))
 			if err != nil || reports[0].Err == nil || !strings.Contains(reports[0].Err.Error(), c.want) || !strings.Contains(reports[0].Err.Error(), file) {
 				t.Errorf("%v, %v", err, reports[0].Err)
 			}
@@ -292,13 +294,13 @@ func TestPlacesThatAreNone(t *testing.T) {
 	// So large a file is changed, in a time that nobody minds.
 	comment := "{\n  // " + strings.Repeat("x", maxFile-2000) + "\n}"
 	k, file := cursor(t, comment)
-	reports, err := k.Setup([]string{"cursor"}, Scope{}, two)
+	reports, err := k.Setup([]string{"cursor"}, Scope{}, known(two...))
 	must(t, reports, err)
 	if got := read(t, file); len(got) < len(comment) || !strings.HasPrefix(got, comment[:len(comment)-2]) {
 		t.Error("a large file was not changed as it should")
 	}
 	write(t, file, strings.Repeat(" ", maxFile-2)+"{}")
-	reports, err = k.Setup([]string{"cursor"}, Scope{}, two)
+	reports, err = k.Setup([]string{"cursor"}, Scope{}, known(two...))
 	if err != nil || reports[0].Err == nil || !strings.Contains(reports[0].Err.Error(), "it would have more than 5 MiB") {
 		t.Errorf("%v, %v", err, reports)
 	}
@@ -319,7 +321,7 @@ func TestLinkAndMode(t *testing.T) {
 	if err := errors.Join(os.Chmod(real, 0o640), os.Symlink(real, file)); err != nil {
 		t.Fatal(err)
 	}
-	reports, err := k.Setup([]string{"cursor"}, Scope{}, two)
+	reports, err := k.Setup([]string{"cursor"}, Scope{}, known(two...))
 	must(t, reports, err)
 	link, err := os.Readlink(file)
 	if err != nil || link != real {
@@ -334,14 +336,14 @@ func TestLinkAndMode(t *testing.T) {
 		t.Error("the file of the link was not written")
 	}
 	// The backup is that of the first change.
-	reports, err = k.Follow(nil, true)
+	reports, err = k.Follow(known(), true)
 	must(t, reports, err)
 	if read(t, real+".weir.bak") != "{}" || exists(filepath.Join(dots, ".mcp.json.weir.tmp")) {
 		t.Error("the backup was written again, or something was left")
 	}
 	// A file that was not there is nobody else's to read.
 	other, fresh := cursor(t, "")
-	reports, err = other.Setup([]string{"cursor"}, Scope{}, two)
+	reports, err = other.Setup([]string{"cursor"}, Scope{}, known(two...))
 	must(t, reports, err)
 	if info, err := os.Stat(fresh); err != nil || info.Mode() != 0o600 || exists(fresh+".weir.bak") {
 		t.Errorf("%v, %v", info.Mode(), err)
@@ -361,7 +363,7 @@ func TestChangedMeanwhile(t *testing.T) {
 					write(t, file, fmt.Sprintf(`{"n": %d}`, n))
 				}
 			}
-			reports, err := k.Setup([]string{"cursor"}, Scope{}, []Server{on("files", "1")})
+			reports, err := k.Setup([]string{"cursor"}, Scope{}, known(on("files", "1")))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -384,7 +386,7 @@ func TestChangedMeanwhile(t *testing.T) {
 	k, file := cursor(t, `{}`)
 	theirs := `{"mcpServers": {"files": {"url": "http://theirs/"}}}`
 	k.between = func() { write(t, file, theirs) }
-	reports, err := k.Setup([]string{"cursor"}, Scope{}, []Server{on("files", "1")})
+	reports, err := k.Setup([]string{"cursor"}, Scope{}, known(on("files", "1")))
 	if got := done(t, reports, err); got != "files:taken" || read(t, file) != theirs {
 		t.Errorf("%s: %s", got, read(t, file))
 	}
@@ -395,23 +397,76 @@ func TestChangedMeanwhile(t *testing.T) {
 			write(t, file, `{"a": 1}`)
 		}
 	}
-	reports, err = k.Setup([]string{"cursor"}, Scope{}, []Server{on("files", "1")})
+	reports, err = k.Setup([]string{"cursor"}, Scope{}, known(on("files", "1")))
 	must(t, reports, err)
 	if got := read(t, file); !strings.HasPrefix(got, `{"a": 1, `) {
 		t.Errorf("%s", got)
 	}
 }
 
+// known lists servers that stay as they are.
+func known(servers ...Server) func() ([]Server, error) {
+	return func() ([]Server, error) { return servers, nil }
+}
+
+// TestListedUnderLock: of two commands at the same time the one that writes last has seen what
+// the other did, and takes nothing back.
+func TestListedUnderLock(t *testing.T) {
+	k, file := cursor(t, "{}")
+	var mu sync.Mutex
+	var there []Server
+	run := func(s Server) {
+		mu.Lock()
+		there = append(there, s)
+		mu.Unlock()
+	}
+	list := func() ([]Server, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(there), nil
+	}
+	var second sync.WaitGroup
+	reports, err := k.Setup([]string{"cursor"}, Scope{}, func() ([]Server, error) {
+		servers, err := list()
+		second.Go(func() { // it comes in between, and has to wait
+			run(on("files", "1"))
+			reports, err := (&Keeper{Dir: k.Dir, Place: k.Place}).Follow(list, true)
+			must(t, reports, err)
+		})
+		time.Sleep(50 * time.Millisecond)
+		return servers, err
+	})
+	must(t, reports, err)
+	second.Wait()
+	reports, err = k.Follow(func() ([]Server, error) {
+		servers, err := list()
+		second.Go(func() {
+			run(on("search", "2"))
+			reports, err := (&Keeper{Dir: k.Dir, Place: k.Place}).Follow(list, true)
+			must(t, reports, err)
+		})
+		time.Sleep(50 * time.Millisecond)
+		return servers, err
+	}, true)
+	must(t, reports, err)
+	second.Wait()
+	for _, name := range []string{"files", "search"} {
+		if !strings.Contains(read(t, file), `"`+name+`"`) {
+			t.Errorf("%s runs, and is not in %s", name, read(t, file))
+		}
+	}
+}
+
 // TestManyAtATime: commands that run at the same time lose nothing of each other.
 func TestManyAtATime(t *testing.T) {
 	k, file := cursor(t, "{}")
-	reports, err := k.Setup([]string{"cursor"}, Scope{}, nil)
+	reports, err := k.Setup([]string{"cursor"}, Scope{}, known())
 	must(t, reports, err)
 	var all sync.WaitGroup
 	for i := range 16 {
 		all.Go(func() {
 			other := &Keeper{Dir: k.Dir, Place: k.Place}
-			reports, err := other.Follow([]Server{on(fmt.Sprintf("n%d", i), "1")}, false)
+			reports, err := other.Follow(known(on(fmt.Sprintf("n%d", i), "1")), false)
 			if err != nil || reports[0].Err != nil {
 				t.Errorf("%v, %v", err, reports)
 			}
@@ -428,7 +483,7 @@ func TestManyAtATime(t *testing.T) {
 func TestNoTokens(t *testing.T) {
 	for _, url := range []string{"http://user:secret@127.0.0.1:1/mcp", "http://127.0.0.1:1/mcp?token=secret", "http://secret@h/mcp", "secret", "http://[secret"} {
 		k, file := cursor(t, "{}")
-		reports, err := k.Setup([]string{"cursor"}, Scope{}, []Server{{Name: "files", URL: url, Wish: On}})
+		reports, err := k.Setup([]string{"cursor"}, Scope{}, known(Server{Name: "files", URL: url, Wish: On}))
 		if err != nil || reports[0].Err == nil || strings.Contains(reports[0].Err.Error(), "secret") {
 			t.Errorf("%s: %v, %v", url, err, reports)
 		}
@@ -448,7 +503,7 @@ func TestNoTokens(t *testing.T) {
 // TestFileThatMoves: where a variable says that the file lies elsewhere, entries go there.
 func TestFileThatMoves(t *testing.T) {
 	k, _, file := keeperOf(t, "codex")
-	reports, err := k.Setup([]string{"codex"}, Scope{}, two)
+	reports, err := k.Setup([]string{"codex"}, Scope{}, known(two...))
 	must(t, reports, err)
 	dir, lookup := t.TempDir(), k.Lookup
 	k.Lookup = func(name string) (string, bool) {
@@ -458,11 +513,11 @@ func TestFileThatMoves(t *testing.T) {
 		return lookup(name)
 	}
 	// To follow goes on where it is.
-	reports, err = k.Follow([]Server{two[0]}, true)
+	reports, err = k.Follow(known(two[0]), true)
 	if got := done(t, reports, err); got != "files:removed search:unchanged" {
 		t.Error(got)
 	}
-	reports, err = k.Setup([]string{"codex"}, Scope{}, two)
+	reports, err = k.Setup([]string{"codex"}, Scope{}, known(two...))
 	must(t, reports, err)
 	if got := strings.TrimSpace(read(t, file)); got != "" {
 		t.Errorf("the old file has %q", got)
@@ -479,9 +534,9 @@ func TestForgotten(t *testing.T) {
 		k, file := cursor(t, "{}")
 		write(t, ownedFile(k.Dir), text)
 		for name, f := range map[string]func() ([]Report, error){
-			"setup":  func() ([]Report, error) { return k.Setup([]string{"cursor"}, Scope{}, two) },
+			"setup":  func() ([]Report, error) { return k.Setup([]string{"cursor"}, Scope{}, known(two...)) },
 			"remove": func() ([]Report, error) { return k.Remove([]string{"cursor"}) },
-			"follow": func() ([]Report, error) { return k.Follow(two, true) },
+			"follow": func() ([]Report, error) { return k.Follow(known(two...), true) },
 			"status": func() ([]Report, error) { return k.Status(two, true) },
 		} {
 			if _, err := f(); err == nil || !strings.Contains(err.Error(), "clients.json") {
@@ -498,7 +553,7 @@ func TestForgotten(t *testing.T) {
 func TestStatus(t *testing.T) {
 	k, file := cursor(t, `{"mcpServers": {"mine": {"url": "x"}}}`)
 	all := []Server{on("a", "1"), on("b", "2"), on("c", "3"), on("d", "4")}
-	reports, err := k.Setup([]string{"cursor"}, Scope{}, all)
+	reports, err := k.Setup([]string{"cursor"}, Scope{}, known(all...))
 	must(t, reports, err)
 	text := strings.NewReplacer(`"http://127.0.0.1:2/mcp"`, `"http://127.0.0.1:9/mcp"`, `"c": {"url": "http://127.0.0.1:3/mcp"}, `, "").Replace(read(t, file))
 	write(t, file, text)
@@ -521,12 +576,12 @@ func TestStatus(t *testing.T) {
 func TestDesktopEnvironment(t *testing.T) {
 	k, _, file := keeperOf(t, "claude-desktop")
 	k.Env = map[string]string{"XDG_STATE_HOME": "/s", "WEIR_HOME": `/a "b"`}
-	reports, err := k.Setup([]string{"claude-desktop"}, Scope{}, []Server{on("files", "1")})
+	reports, err := k.Setup([]string{"claude-desktop"}, Scope{}, known(on("files", "1")))
 	must(t, reports, err)
 	if want := `"env": {"WEIR_HOME": "/a \"b\"", "XDG_STATE_HOME": "/s"}`; !strings.Contains(read(t, file), want) {
 		t.Errorf("%s has no %s", read(t, file), want)
 	}
-	if _, err := (&Keeper{Dir: t.TempDir(), Place: place(t, "linux")}).Setup([]string{"claude-desktop"}, Scope{}, nil); err == nil || !strings.Contains(err.Error(), "there is no Claude Desktop for this system, but for macOS and Windows") {
+	if _, err := (&Keeper{Dir: t.TempDir(), Place: place(t, "linux")}).Setup([]string{"claude-desktop"}, Scope{}, known()); err == nil || !strings.Contains(err.Error(), "there is no Claude Desktop for this system, but for macOS and Windows") {
 		t.Errorf("on Linux: %v", err)
 	}
 }

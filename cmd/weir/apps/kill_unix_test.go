@@ -31,7 +31,7 @@ func writeUntilKilled(home string) {
 	p := Place{System: "linux", Lookup: func(name string) (string, bool) { return home, name == "HOME" }}
 	k := &Keeper{Dir: home, Place: p, between: func() { fmt.Println("between") }}
 	for i := 0; ; i++ {
-		reports, err := k.Follow([]Server{on("files", fmt.Sprint(1+i%2))}, true)
+		reports, err := k.Follow(known(on("files", fmt.Sprint(1+i%2))), true)
 		if err != nil || reports[0].Err != nil || reports[0].Entries[0].Done.Left() {
 			fmt.Println("failed", err, reports)
 			os.Exit(1)
@@ -47,7 +47,7 @@ func TestKilled(t *testing.T) {
 	k.Dir = home
 	states := map[string]bool{}
 	for _, port := range []string{"1", "2"} {
-		reports, err := k.Setup([]string{"cursor"}, Scope{}, []Server{on("files", port)})
+		reports, err := k.Setup([]string{"cursor"}, Scope{}, known(on("files", port)))
 		must(t, reports, err)
 		states[read(t, file)] = true
 	}
@@ -91,7 +91,7 @@ func TestKilled(t *testing.T) {
 		t.Errorf("kills met %d states, and %d times a file that was not yet in its place: they prove nothing", len(seen), leftovers)
 	}
 	// What was left is cleared by the next one.
-	reports, err := k.Follow(nil, true)
+	reports, err := k.Follow(known(), true)
 	must(t, reports, err)
 	if strings.Contains(read(t, file), "files") || exists(file[:strings.LastIndex(file, "/")+1]+".mcp.json.weir.tmp") {
 		t.Error("something was left")

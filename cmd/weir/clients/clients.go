@@ -116,7 +116,7 @@ line: it ends with 1.`,
 		RunE: func(cmd *cobra.Command, names []string) error {
 			ctx, stop := cli.UntilSignal(cmd)
 			defer stop()
-			servers, err := a.serversFor(ctx, scope)
+			m, err := a.managerFor(ctx, scope)
 			if err != nil {
 				return cli.Interrupted(ctx, err)
 			}
@@ -124,7 +124,7 @@ line: it ends with 1.`,
 			if err != nil {
 				return err
 			}
-			reports, err := k.Setup(names, scope, servers)
+			reports, err := k.Setup(names, scope, func() ([]apps.Server, error) { return a.servers(ctx, m) })
 			return a.reported(cmd, reports, err, true)
 		},
 	}
@@ -317,9 +317,9 @@ func (a *Commands) servers(ctx context.Context, m workload.Manager) (servers []a
 	return servers, err
 }
 
-// serversFor are all workloads. The error names a group or a workload of the scope that there
-// is not.
-func (a *Commands) serversFor(ctx context.Context, scope apps.Scope) ([]apps.Server, error) {
+// managerFor is the manager, nil where nothing is kept. The error names a group or a workload of
+// the scope that there is not.
+func (a *Commands) managerFor(ctx context.Context, scope apps.Scope) (workload.Manager, error) {
 	m, err := a.Workloads().Awake(ctx)
 	if err != nil {
 		return nil, err
@@ -342,7 +342,7 @@ func (a *Commands) serversFor(ctx context.Context, scope apps.Scope) ([]apps.Ser
 			return nil, workloads.Missing("workload", name, names, "`weir list -a` shows what there is")
 		}
 	}
-	return servers, nil
+	return m, nil
 }
 
 // Check says whether there is a client of a name; no name is well.
@@ -378,18 +378,14 @@ func (a *Commands) Follow(ctx context.Context, about []string, list func(context
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), followWithin)
 	defer cancel()
-	servers, err := list(ctx)
-	if err == nil {
-		var reports []apps.Report
-		reports, err = k.Follow(servers, whole)
-		for _, r := range reports {
-			if r.Err != nil {
-				notes = append(notes, r.Client+" does not know of it: "+advised(r.Err))
-			}
-			for _, e := range r.Entries {
-				if e.Done.Left() && (about == nil || slices.Contains(about, e.Server)) {
-					notes = append(notes, leftText(r, e))
-				}
+	reports, err := k.Follow(func() ([]apps.Server, error) { return list(ctx) }, whole)
+	for _, r := range reports {
+		if r.Err != nil {
+			notes = append(notes, r.Client+" does not know of it: "+advised(r.Err))
+		}
+		for _, e := range r.Entries {
+			if e.Done.Left() && (about == nil || slices.Contains(about, e.Server)) {
+				notes = append(notes, leftText(r, e))
 			}
 		}
 	}

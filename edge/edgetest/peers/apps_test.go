@@ -50,7 +50,9 @@ func TestConfigurationsOfClients(t *testing.T) {
 		names, before, after = append(names, app.Name), append(before, file+".before"), append(after, file)
 	}
 	const url = "http://127.0.0.1:20001/mcp"
-	reports, err := k.Setup(names, apps.Scope{}, []apps.Server{{Name: "files", URL: url, Wish: apps.On}})
+	reports, err := k.Setup(names, apps.Scope{}, func() ([]apps.Server, error) {
+		return []apps.Server{{Name: "files", URL: url, Wish: apps.On}}, nil
+	})
 	if err != nil || len(reports) != 7 {
 		t.Fatalf("%v, %v", reports, err)
 	}
