@@ -19,7 +19,7 @@ import (
 // foreground runs one workload in this process, without a manager, until its server has
 // ended or ctx has: then it is gone. It returns nil when the server ended with 0, or ctx has
 // once the server is there. told hears of each step, and of what the server prints.
-func (a *app) foreground(ctx context.Context, manifest []byte, wait time.Duration, told func(workload.Event)) (err error) {
+func (a *app) foreground(ctx context.Context, manifest []byte, replace bool, wait time.Duration, told func(workload.Event)) (err error) {
 	paths, err := a.paths()
 	if err != nil {
 		return err
@@ -49,7 +49,7 @@ func (a *app) foreground(ctx context.Context, manifest []byte, wait time.Duratio
 	}
 	defer end()
 	defer k.End()
-	if err := k.Run(ctx, manifest, false, wait, told); err != nil {
+	if err := k.Run(ctx, manifest, replace, wait, told); err != nil {
 		_ = k.Remove(context.WithoutCancel(ctx), facts.Name, workload.RemoveOptions{Force: true, KeepImage: true}, nil) // where it got so far
 		if known := new(workload.Error); errors.As(err, &known) && known.Next == "weir logs "+facts.Name {
 			told := *known // its log is gone with it

@@ -332,7 +332,7 @@ func (a *app) inForeground(ctx context.Context, cmd *cobra.Command, x *runFlags,
 	told := steps.Told(&o)
 	running := false
 	a.include(cmd, x, made)
-	err := a.foreground(ctx, made.Manifest, x.waiting(cmd, made.Plan), func(e workload.Event) {
+	err := a.foreground(ctx, made.Manifest, x.ReplaceExisting, x.waiting(cmd, made.Plan), func(e workload.Event) {
 		switch {
 		case running && !wantsJSON(cmd): // what the server prints
 			fmt.Fprintln(a.err, edge.Clean(e.Text))

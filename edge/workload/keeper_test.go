@@ -448,6 +448,27 @@ func TestTwoManagers(t *testing.T) {
 	}
 }
 
+// A workload of a manager that does not run makes room in the foreground where that is asked for.
+func TestForegroundReplaces(t *testing.T) {
+	dir := t.TempDir()
+	m := keep(t, &played{}, dir)
+	if err := m.Run(t.Context(), describe("time", "  proxyPort: 21999\n"), false, time.Minute, nil); err != nil {
+		t.Fatal(err)
+	}
+	m.Close()
+	k, err := Open(KeeperOptions{Paths: pathsAt(t, dir), Edge: &played{}, Log: slog.New(slog.DiscardHandler), Boot: "one", Foreground: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.Close)
+	if err := k.Run(t.Context(), describe("time"), false, time.Minute, nil); code(err) != CodeTaken {
+		t.Errorf("without replace: %v", err)
+	}
+	if err := k.Run(t.Context(), describe("time", "  proxyPort: 21999\n"), true, time.Minute, nil); err != nil {
+		t.Errorf("with it: %v", err)
+	}
+}
+
 // After a start of the system what is to run runs again, at the same address, 8 at a time.
 func TestReboot(t *testing.T) {
 	dir := t.TempDir()

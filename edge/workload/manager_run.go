@@ -36,7 +36,10 @@ func (k *Keeper) Run(ctx context.Context, manifest []byte, replace bool, wait ti
 		if err == nil && told != nil {
 			steps(told)(Event{Text: "removed " + facts.Name})
 		}
-		if err != nil && !(errors.As(err, &e) && e.Code == CodeNotFound) {
+		if errors.As(err, &e) && e.Code == CodeNotFound {
+			err = k.displace(facts.Name)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -60,6 +63,19 @@ func (k *Keeper) Run(ctx context.Context, manifest []byte, replace bool, wait ti
 			return err
 		}
 	}
+}
+
+// displace removes what is kept of a workload that no process keeps, such as that of a manager
+// which does not run.
+func (k *Keeper) displace(name string) error {
+	left, err := openFolder(filepath.Join(k.Paths.Workloads(), name))
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrHeld): // who has it is told by create
+		return nil
+	case err != nil:
+		return err
+	}
+	return k.bury(left, name)
 }
 
 // steps passes events on, but for that one is the last: more follow.
