@@ -263,7 +263,7 @@ func (c *Client) events(ctx context.Context, method, path string, query url.Valu
 		}
 		return nil
 	})
-	if err == nil && !ended {
+	if cut := errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET); (err == nil || cut) && !ended {
 		return errors.New("the manager ended before it was done: `weir list` shows what it did")
 	}
 	return err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -439,6 +440,39 @@ func TestClient(t *testing.T) {
 		} else {
 			answer.Body.Close()
 		}
+	}
+}
+
+// TestClientOfAKilledManager: a manager that is killed in the middle of an answer is told in
+// words that say what to do.
+func TestClientOfAKilledManager(t *testing.T) {
+	k := keep(t, &played{}, t.TempDir())
+	ln, err := net.Listen("unix", k.Paths.Socket())
+	if err == nil {
+		err = os.Chmod(k.Paths.Socket(), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/hello" {
+			_ = json.NewEncoder(w).Encode(Hello{API: API})
+			return
+		}
+		(&stream{w: w}).event(Event{Text: "starting w"})
+		panic(http.ErrAbortHandler) // nothing more comes, and no end
+	}))
+	s.Listener.Close()
+	s.Listener = ln
+	s.Start()
+	defer s.Close()
+	c, err := Dial(t.Context(), k.Paths.Socket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Start(t.Context(), "w", time.Minute, nil); err == nil || !strings.Contains(err.Error(), "`weir list` shows what it did") {
+		t.Errorf("%v", err)
 	}
 }
 
