@@ -79,7 +79,7 @@ func (a *app) scriptRunCommand() *cobra.Command {
 			}
 			pick := func(plan *compile.Plan) (string, error) { return scriptServer(plan, at.server) }
 			return a.at(cmd, r, at, pick, func(ctx context.Context, c *client.Client) error {
-				result, err := c.CallTool(ctx, script.Tool, mcp.Change(nil, nil, set...), mcp.With(script.Trace, "true"))
+				result, err := script.Call(ctx, c, script.Tool, mcp.Change(nil, nil, set...))
 				if err != nil {
 					return script.Missing(ctx, c, err)
 				}

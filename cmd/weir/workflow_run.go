@@ -8,7 +8,6 @@ import (
 	"github.com/weir-edge/weir/cmd/weir/client"
 	"github.com/weir-edge/weir/cmd/weir/script"
 	"github.com/weir-edge/weir/edge/compile"
-	"github.com/weir-edge/weir/edge/mcp"
 )
 
 func (a *app) workflowRunCommand() *cobra.Command {
@@ -39,7 +38,7 @@ func (a *app) workflowRunCommand() *cobra.Command {
 				return one.server, err
 			}
 			return a.at(cmd, r, at, pick, func(ctx context.Context, c *client.Client) error {
-				result, err := c.CallTool(ctx, args[0], arguments, mcp.With(script.Trace, "true"))
+				result, err := script.Call(ctx, c, args[0], arguments)
 				if err != nil {
 					return unknown(ctx, err, args[0], c.Tools, "tools", "name")
 				}

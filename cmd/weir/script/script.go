@@ -13,6 +13,7 @@ import (
 	"github.com/weir-edge/weir/cmd/weir/client"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/optimizer"
 )
 
 // Tool is the tool that runs scripts, and Trace the member of _meta that asks for a trace of
@@ -76,13 +77,33 @@ func Read(in io.Reader, name string) (string, error) {
 	return string(text), err
 }
 
+// Call calls one of the edge's own tools, and has what it calls shown. An edge with an
+// optimizer lists none of them: there call_tool calls it, once the edge has refused to.
+func Call(ctx context.Context, c *client.Client, tool string, arguments []byte) ([]byte, error) {
+	trace := mcp.With(Trace, "true")
+	result, err := c.CallTool(ctx, tool, arguments, trace)
+	if !refused(err) {
+		return result, err
+	}
+	pages, failed := c.Tools(ctx)
+	if failed != nil || client.Find(pages, "tools", tool) != nil || client.Find(pages, "tools", optimizer.Find) == nil || client.Find(pages, "tools", optimizer.Call) == nil {
+		return nil, err
+	}
+	return c.CallTool(ctx, optimizer.Call, mcp.Change(nil, nil, mcp.Raw("tool_name", mcp.Quote(tool)), mcp.Raw("parameters", arguments)), trace)
+}
+
+// refused reports whether an error may be that of a tool which is not there.
+func refused(err error) bool {
+	e := new(client.ProtocolError)
+	return errors.As(err, &e) && (e.Code == mcp.CodeInvalidParams || e.Code == 403)
+}
+
 // Missing says of a refusal that the server runs no scripts, where that is why.
 func Missing(ctx context.Context, c *client.Client, err error) error {
-	refused := new(client.ProtocolError)
-	if !errors.As(err, &refused) || refused.Code != mcp.CodeInvalidParams && refused.Code != 403 {
+	if !refused(err) {
 		return err
 	}
-	if pages, failed := c.Tools(ctx); failed != nil || client.Find(pages, "tools", Tool) != nil {
+	if pages, failed := c.Tools(ctx); failed != nil || client.Find(pages, "tools", Tool) != nil || client.Find(pages, "tools", optimizer.Call) != nil {
 		return err
 	}
 	return fmt.Errorf("%w: it lists no %s for you: spec.config.codeMode.enabled turns that on, and its policies may permit it", err, Tool)
