@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
-	"strings"
 
 	"sigs.k8s.io/yaml"
 
@@ -115,32 +113,10 @@ func (p *Packed) EdgeFilter(project *Project, path string) ([]byte, error) {
 	if len(grants) > 0 {
 		spec["grants"] = grants
 	}
-	text, err := yaml.Marshal(map[string]any{
+	// Names are sorted, which is the order in which people read a manifest.
+	return yaml.Marshal(map[string]any{
 		"apiVersion": v1beta1.APIVersion, "kind": "EdgeFilter", "metadata": map[string]string{"name": project.Name}, "spec": spec,
 	})
-	if err != nil {
-		return nil, err
-	}
-	return inOrder(string(text)), nil
-}
-
-// inOrder puts the top of a manifest, which was sorted by name, in the order in
-// which people read it.
-func inOrder(text string) []byte {
-	parts := strings.SplitAfter(text, "\n")
-	var spec, rest []string
-	in := false
-	for _, line := range parts {
-		if line != "" && line[0] != ' ' && line[0] != '-' {
-			in = strings.HasPrefix(line, "spec:")
-		}
-		if in {
-			spec = append(spec, line)
-		} else {
-			rest = append(rest, line)
-		}
-	}
-	return []byte(strings.Join(slices.Concat(rest, spec), ""))
 }
 
 // Schema returns the JSON Schema of a manifest's configuration, with an indent;
