@@ -163,7 +163,7 @@ func TestX11Prints(t *testing.T) {
 // TestX24Names holds which name wins.
 func TestX24Names(t *testing.T) {
 	odd := tools{}
-	for _, name := range []string{"print", "fail", "json", "parallel", "lambda", "call-tool", "len", "true-tool", "7zip"} {
+	for _, name := range []string{"print", "fail", "json", "parallel", "lambda", "call-tool", "len", "true-tool", "7zip", "__main__"} {
 		odd[name] = func(context.Context, *scripting.Call) scripting.Answer {
 			return scripting.Answer{Value: []byte(`"tool ` + name + `"`)}
 		}
@@ -178,6 +178,7 @@ func TestX24Names(t *testing.T) {
 		"return true_tool()":                            `"tool true-tool"`,
 		"def true_tool(): return 1\nreturn true_tool()": `1`,
 		"fail = 3\nreturn fail":                         `3`,
+		"return __main__()":                             `"tool __main__"`,
 	} {
 		p, err := scripting.Compile("script.star", text, odd.scope())
 		if err != nil {
@@ -397,7 +398,7 @@ func TestNames(t *testing.T) {
 		"return zzzzzzzz":        "error: 1:8: undefined: zzzzzzzz",
 		"return sorte([1])":      "error: 1:8: undefined: sorte (did you mean sorted?)",
 		"x = y\ny = 1":           "error: 1:5: local variable y referenced before assignment",
-		"return __main__()":      "error: 1:8: function __main__ called recursively",
+		"return __main__()":      "error: 1:8: undefined: __main__ (did you mean min?)",
 		"return 'a'.uper()":      "error: 1:11: string has no .uper field or method (did you mean .upper?)",
 		"return 'a'.index":       "error: result: builtin_function_or_method has no JSON form",
 		"return 1 +":             "error: 1:11: got end of file, want primary expression",

@@ -93,8 +93,9 @@ func dialect() *syntax.FileOptions {
 	return &syntax.FileOptions{Set: true, While: true, TopLevelControl: true}
 }
 
-// entry is the function that the text becomes the body of.
-const entry = "__main__"
+// entry is the function that the text becomes the body of. No text can say this name, so that
+// tools and data may have every name that one can.
+const entry = "<script>"
 
 // Compile makes a program of a text of at most MaxText bytes. The file stands for it in
 // positions. Names are those of the language, of this package, of the tools, and of the
