@@ -12,7 +12,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"time"
 
@@ -75,32 +74,6 @@ func Target() edge.Target {
 	return edge.Target{ReadOnly: &no, Destructive: &yes, Idempotent: &no, OpenWorld: &yes}
 }
 
-// Compiler bounds how many scripts this process compiles at once. Servers share it.
-type Compiler struct{ slots chan struct{} }
-
-// NewCompiler returns a compiler that leaves half of the processors to others.
-func NewCompiler() *Compiler {
-	return &Compiler{slots: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
-}
-
-// patience is how long a script waits for its turn to be compiled.
-const patience = time.Second
-
-// compile compiles a text, in turn.
-func (c *Compiler) compile(ctx context.Context, text string, scope scripting.Scope) (*scripting.Program, error) {
-	turn := time.NewTimer(patience)
-	defer turn.Stop()
-	select {
-	case c.slots <- struct{}{}:
-		defer func() { <-c.slots }()
-	case <-turn.C:
-		return nil, &edge.Error{Kind: edge.Overload, Op: "compile", Err: ErrBusy}
-	case <-ctx.Done():
-		return nil, edge.Errorf(edge.Gone, "compile", "%w", context.Cause(ctx))
-	}
-	return scripting.Compile(file, text, scope)
-}
-
 // Run runs the script of a call of the tool. It is a route.LocalTool.
 func (t *Tool) Run(ctx context.Context, x *edge.Exchange, arguments []byte, call func(edge.Client) edge.Caller) (*edge.Response, error) {
 	// 1. What is to run. A wrong argument is told to the model, which can mend its call.
@@ -120,7 +93,8 @@ func (t *Tool) Run(ctx context.Context, x *edge.Exchange, arguments []byte, call
 		return t.misused(x, why)
 	}
 	// 3. The program of the text.
-	p, err := t.program(ctx, q, seen)
+	holder := edge.Holder(x.Identity, x.Head.Remote)
+	p, err := t.program(ctx, holder, q, seen)
 	var fault *scripting.Error
 	switch {
 	case errors.As(err, &fault):
@@ -137,7 +111,7 @@ func (t *Tool) Run(ctx context.Context, x *edge.Exchange, arguments []byte, call
 	began := time.Now()
 	r := &run{tool: t, x: x, seen: seen, call: call, outer: progress.NewOuter(x, maxCalls)}
 	t.o.Counters.running.Add(1)
-	out, err := t.o.Process.run(ctx, edge.Holder(x.Identity, x.Head.Remote), &scripting.Run{
+	out, err := t.o.Process.run(ctx, holder, &scripting.Run{
 		Program: p, Data: q.data, Call: r.answer, Progress: r.outer.Progress,
 		Limits: scripting.Limits{Steps: uint64(t.o.Steps), Parallel: t.o.Parallel, Calls: maxCalls, PerCall: t.o.PerCall},
 	})
@@ -178,7 +152,7 @@ func (t *Tool) misused(x *edge.Exchange, why string) (*edge.Response, error) {
 }
 
 // program returns the program of a script, compiled for what its client sees.
-func (t *Tool) program(ctx context.Context, q *request, seen *sight) (*scripting.Program, error) {
+func (t *Tool) program(ctx context.Context, holder string, q *request, seen *sight) (*scripting.Program, error) {
 	h := sha256.New()
 	h.Write([]byte("starlark 1\x00"))
 	h.Write(seen.key[:])
@@ -191,7 +165,7 @@ func (t *Tool) program(ctx context.Context, q *request, seen *sight) (*scripting
 	if p, ok := t.o.Cache.Get(key, now).(*scripting.Program); ok {
 		return p, nil
 	}
-	p, err := t.o.Process.compiler.compile(ctx, q.script, scripting.Scope{Tool: seen.function, Near: seen.functions, Data: q.keys})
+	p, err := t.o.Process.compile(ctx, holder, q.script, scripting.Scope{Tool: seen.function, Near: seen.functions, Data: q.keys})
 	if err != nil {
 		return nil, err
 	}

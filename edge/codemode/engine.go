@@ -15,7 +15,7 @@ import (
 // tool that is made with it. The zero value is ready.
 type Process struct {
 	once     sync.Once
-	compiler *Compiler
+	compiler *sandbox.Compiler
 	engine   Engine
 	sandbox  *sandbox.Engine // of its own; nil for none
 }
@@ -24,7 +24,7 @@ type Process struct {
 // meanwhile, or another engine, which Close does not end.
 func (p *Process) Open(o sandbox.Options, other Engine) {
 	p.once.Do(func() {
-		p.compiler, p.engine = NewCompiler(), other
+		p.compiler, p.engine = sandbox.NewCompiler(), other
 		if other == nil {
 			p.sandbox = sandbox.New(o)
 			p.engine = p.sandbox.Run
@@ -48,13 +48,28 @@ func (p *Process) Close() {
 	}
 }
 
+// compile compiles a text of a holder. One that waits too long for its turn is an error of
+// kind Overload.
+func (p *Process) compile(ctx context.Context, holder, text string, scope scripting.Scope) (*scripting.Program, error) {
+	out, err := p.compiler.Compile(ctx, holder, file, text, scope)
+	if ctx.Err() != nil {
+		return nil, edge.Errorf(edge.Gone, "compile", "%w", context.Cause(ctx))
+	}
+	return out, overload(err)
+}
+
 // run runs a script. A sandbox that takes no more is an error of kind Overload.
 func (p *Process) run(ctx context.Context, holder string, r *scripting.Run) (*scripting.Outcome, error) {
 	out, err := p.engine(ctx, holder, r)
+	return out, overload(err)
+}
+
+// overload makes what the sandbox says of having no room an error of kind Overload.
+func overload(err error) error {
 	for from, to := range map[error]error{sandbox.ErrBusy: ErrBusy, sandbox.ErrNotReady: ErrNotReady} {
 		if errors.Is(err, from) {
-			return nil, &edge.Error{Kind: edge.Overload, Op: "script", After: time.Second, Err: to}
+			return &edge.Error{Kind: edge.Overload, Op: "script", After: time.Second, Err: to}
 		}
 	}
-	return out, err
+	return err
 }
