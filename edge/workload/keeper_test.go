@@ -448,6 +448,32 @@ func TestTwoManagers(t *testing.T) {
 	}
 }
 
+// A process that was killed with a workload in its foreground holds neither its name nor its port.
+func TestForegroundKilled(t *testing.T) {
+	dir := t.TempDir()
+	open := func() *Keeper {
+		k, err := Open(KeeperOptions{Paths: pathsAt(t, dir), Edge: &played{}, Log: slog.New(slog.DiscardHandler), Boot: "one", Foreground: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(k.Close)
+		return k
+	}
+	port := "  proxyPort: 21999\n"
+	killed := open()
+	if err := killed.Run(t.Context(), describe("time", port), false, time.Minute, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := open().Run(t.Context(), describe("other", port), false, time.Minute, nil); code(err) != CodeTaken {
+		t.Errorf("while it runs: %v", err)
+	}
+	killed.all["time"].folder.close() // as its end does
+	again := open()
+	if err := again.Run(t.Context(), describe("time", port), false, time.Minute, nil); err != nil {
+		t.Errorf("after it: %v", err)
+	}
+}
+
 // A workload of a manager that does not run makes room in the foreground where that is asked for.
 func TestForegroundReplaces(t *testing.T) {
 	dir := t.TempDir()

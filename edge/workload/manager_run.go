@@ -230,6 +230,9 @@ func (k *Keeper) ports() map[int]string {
 		w.mu.Unlock()
 	}
 	for _, name := range k.others() {
+		if abandoned(filepath.Join(k.Paths.Workloads(), name)) {
+			continue
+		}
 		if text, err := readOwn(filepath.Join(k.Paths.Workloads(), name, "manifest.yaml"), MaxManifest); err == nil {
 			if m, err := parseManifests(text); err == nil {
 				port, _ := strconv.Atoi(m.get("spec", "proxyPort"))
@@ -239,6 +242,19 @@ func (k *Keeper) ports() map[int]string {
 	}
 	delete(used, 0)
 	return used
+}
+
+// abandoned reports whether a directory is that of a workload which ran in the foreground of a
+// process that is gone.
+func abandoned(path string) bool {
+	if !readRecord(path).Foreground {
+		return false
+	}
+	f, err := openFolder(path)
+	if err == nil {
+		f.close()
+	}
+	return err == nil
 }
 
 // others are workloads on disk that other processes keep; k.mu is held.
