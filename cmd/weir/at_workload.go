@@ -25,7 +25,7 @@ func (a *app) withWorkload(cmd *cobra.Command, r *remote, target string, f func(
 	if err != nil {
 		return err
 	}
-	err = a.withURL(cmd, r, w.URL, f)
+	err = a.withURL(cmd, r, workloads.Endpoint(w.URL), f)
 	if lost := new(client.ConnectionError); errors.As(err, &lost) && lost.Status == 0 {
 		lost.Next = "`weir status " + w.Name + "` says how it is"
 	}

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -490,5 +492,26 @@ func TestStartFailsWithItsCode(t *testing.T) {
 		if got := a.run([]string{"start", "odd"}); got != code.Exit() {
 			t.Errorf("%s: exit %d, and not %d: %s", code, got, code.Exit(), said)
 		}
+	}
+}
+
+// TestToolsOfOlderWorkload: a workload whose clients are told of the older transport is asked
+// at /mcp all the same, which its door answers too.
+func TestToolsOfOlderWorkload(t *testing.T) {
+	var mu sync.Mutex
+	asked := map[string]bool{}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		asked[r.URL.Path] = true
+		w.WriteHeader(http.StatusNotFound)
+	}))
+	defer s.Close()
+	m := newFakeManager()
+	m.all["files"].URL = s.URL + "/sse"
+	a, _, _ := asking(t, m)
+	_ = a.run([]string{"tools", "-w", "files"}) // nothing but the place matters
+	if !asked["/mcp"] || asked["/sse"] {
+		t.Errorf("asked at %v", asked)
 	}
 }
