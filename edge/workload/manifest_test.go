@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -280,6 +281,9 @@ func TestManifestNotes(t *testing.T) {
 		}
 		if text := strings.Join(said, "\n"); want == "" && text != "" || !strings.Contains(text, want) {
 			t.Errorf("%s: %q, want %q", words, text, want)
+		}
+		if slices.Sort(said); len(slices.Compact(slices.Clone(said))) != len(said) {
+			t.Errorf("%s: something is said twice: %q", words, said)
 		}
 		if strings.Contains(words, "API_TOKEN=x") && strings.Contains(strings.Join(said, ""), "=x") {
 			t.Errorf("a value is shown: %q", said)

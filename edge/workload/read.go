@@ -466,9 +466,6 @@ func (d *draft) remark() {
 	if d.TokenExchangeURL != "" && !d.asksWho() {
 		say("--token-exchange-url: nobody verifies the tokens of clients: they go to that endpoint as they come, and nowhere else; --oidc-issuer and --oidc-audience have them verified")
 	}
-	if d.ProxyMode == "sse" {
-		say("--proxy-mode: sse is the older transport, which clients give up: leave it out, /mcp and /sse both answer")
-	}
 	if flag := d.firstGiven("otel-", "otel-endpoint", "otel-enable-prometheus-metrics-path"); flag != "" && d.OtelEndpoint == "" && !d.OtelPrometheus {
 		say("--%s: without --otel-endpoint nothing is sent, and it says nothing", flag)
 	}
