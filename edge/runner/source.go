@@ -192,15 +192,13 @@ func (s *Source) Wanted() string {
 	return s.Package + "@" + s.Version
 }
 
-// Local are the words that run the same as a process of this machine.
+// Local are the words that run the same as a process of this machine, of a package.
 func (s *Source) Local() []string {
 	switch {
 	case s.Scheme == SchemeNPX:
 		return []string{"npx", "-y", strings.TrimSuffix(s.Wanted(), "@latest")}
 	case s.Scheme == SchemeUVX:
 		return []string{"uvx", s.Wanted()}
-	case s.Dir != "":
-		return []string{"go", "run", s.Dir}
 	}
 	return []string{"go", "run", s.Wanted()}
 }

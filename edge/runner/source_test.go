@@ -26,7 +26,7 @@ func TestParseSource(t *testing.T) {
 		"go://a.example/m/cmd/server@main": {Source{"go", "a.example/m/cmd/server", "main", ""}, "server", "a.example/m/cmd/server@main", "go run a.example/m/cmd/server@main", false},
 		"go://./srv":                       {Source{"go", "", "", "srv"}, "srv", "", "", false},
 		"go://../srv/":                     {Source{"go", "", "", "../srv"}, "srv", "", "", false},
-		"go:///home/me/srv":                {Source{"go", "", "", "/home/me/srv"}, "srv", "", "go run /home/me/srv", false},
+		"go:///home/me/srv":                {Source{"go", "", "", "/home/me/srv"}, "srv", "", "", false},
 	} {
 		s, err := ParseSource(word)
 		if err != nil || *s != want.Source {

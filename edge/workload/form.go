@@ -204,6 +204,15 @@ func LocalForm(image string, args []string) string {
 	if source == nil || err != nil {
 		return ""
 	}
+	if source.Dir != "" { // a sandbox does not see it: the program is made before
+		dir, err := filepath.Abs(source.Dir)
+		if err != nil {
+			return ""
+		}
+		source.Dir = dir
+		name := runner.PlainName(source.Name())
+		return edge.Clean("go build -C " + dir + " -o " + name + " . && " + strings.Join(append([]string{"weir run --", filepath.Join(dir, name)}, args...), " "))
+	}
 	local := source.Local()
 	return localForm(strings.Join(local[:len(local)-1], " "), local[len(local)-1], args)
 }

@@ -154,3 +154,22 @@ func TestReadModule(t *testing.T) {
 		t.Errorf("a directory: %v", err)
 	}
 }
+
+// What is to be typed for a server without a container engine is what starts it.
+func TestLocalForm(t *testing.T) {
+	here, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for image, want := range map[string]string{
+		"npx://a":                "weir run -- npx -y a x",
+		"go://a.example/m":       "weir run -- go run a.example/m@latest x",
+		"go:///home/me/My.Srv":   "go build -C /home/me/My.Srv -o my-srv . && weir run -- /home/me/My.Srv/my-srv x",
+		"go://.":                 "go build -C " + here + " -o workload . && weir run -- " + filepath.Join(here, "workload") + " x",
+		"docker.io/library/node": "",
+	} {
+		if got := LocalForm(image, []string{"x"}); got != want {
+			t.Errorf("%s: %q, want %q", image, got, want)
+		}
+	}
+}
