@@ -817,6 +817,36 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// TestEarlyAnswer passes on what a host answers before it has all of a request, also where it
+// takes no more of it.
+func TestEarlyAnswer(t *testing.T) {
+	w := open(t, public, Options{})
+	w.host("93.184.216.34:80", func(c net.Conn) {
+		if _, err := http.ReadRequest(bufio.NewReaderSize(c, 16)); err == nil {
+			_, _ = io.WriteString(c, "HTTP/1.1 413 Content Too Large\r\nContent-Length: 5\r\n\r\nlarge")
+		}
+	})
+	const size = 16 << 20
+	for name, head := range map[string]string{"by length": fmt.Sprintf("Content-Length: %d\r\n\r\n", size), "in chunks": fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n", size)} {
+		c := w.proxy()
+		go func() { // until nobody takes more
+			_, _ = io.WriteString(c, "POST http://allowed.test/ HTTP/1.1\r\nHost: allowed.test\r\n"+head)
+			_, _ = c.Write(make([]byte, size))
+		}()
+		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil || answer.StatusCode != 413 {
+			t.Errorf("%s: %+v, %v", name, answer, err)
+			_ = c.Close()
+			continue
+		}
+		if text, err := io.ReadAll(answer.Body); string(text) != "large" || err != nil {
+			t.Errorf("%s: %q, %v", name, text, err)
+		}
+		_ = c.Close()
+	}
+}
+
 // TestCounts counts what is refused by reason, tells it to who keeps an audit log, and logs a
 // destination once a minute.
 func TestCounts(t *testing.T) {

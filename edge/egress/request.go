@@ -125,7 +125,16 @@ func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 	}
 	p.allow(host, port, d)
 	pair := newPair(c.inner, out)
+	// A host may answer before it has all of the request, and take no more of it.
+	back := make(chan struct{})
+	pair.sending.Store(true)
+	go func() {
+		defer close(back)
+		defer edge.Contain(p.log, "egress")
+		pair.back()
+	}()
 	sent := p.pass(ctx, pair, head, target, host, port)
+	pair.sending.Store(!sent)
 	c.passage.work.Add(1)
 	ctx.Hijack(func(in net.Conn) {
 		defer c.passage.work.Done()
@@ -133,14 +142,21 @@ func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 		defer c.passage.drop(out)
 		defer pair.end()
 		var behind sync.WaitGroup
-		if sent {
+		if sent || pair.deaf {
 			c.busy()
 			behind.Go(func() { // what comes behind the request is no other one
 				defer edge.Contain(p.log, "egress")
 				_, _ = io.Copy(io.Discard, in)
 				pair.hurry(p.times.leaving)
 			})
-			pair.back()
+		} else {
+			pair.abort()
+		}
+		<-back
+		if pair.deaf { // who still sends has to read the answer before the end
+			_ = c.CloseWrite()
+			pair.hurry(p.times.leaving)
+			behind.Wait()
 		}
 		_ = c.Close()
 		behind.Wait() // the server gives the reader to another connection
@@ -409,6 +425,7 @@ type moving struct{ *pair }
 func (w moving) Write(b []byte) (int, error) {
 	n, err := w.out.Write(b)
 	w.moved()
+	w.deaf = w.deaf || err != nil
 	return n, err
 }
 

@@ -109,6 +109,9 @@ type pair struct {
 	out  net.Conn
 	last atomic.Int64 // when a byte moved, in nanoseconds
 	idle atomic.Int64 // for how long none has to, in nanoseconds
+	deaf bool         // the host takes no more of the request
+
+	sending atomic.Bool // the request is not all sent: its host may end both with the answer
 
 	mu    sync.Mutex
 	timer *time.Timer // nil once it has ended
@@ -175,7 +178,7 @@ func (p *pair) carry(to io.Writer, from io.Reader) {
 		}
 		switch {
 		case err == nil:
-		case errors.Is(err, io.EOF):
+		case errors.Is(err, io.EOF), p.sending.Load():
 			return
 		default:
 			p.abort()
