@@ -85,6 +85,7 @@ func ParseProfile(text []byte) (*Profile, error) {
 	if len(text) > maxProfile {
 		return nil, fmt.Errorf("the profile has %d bytes: at most %d", len(text), maxProfile)
 	}
+	text = bytes.TrimPrefix(text, []byte("\ufeff")) // as manifests may begin with
 	switch first := bytes.TrimLeft(text, " \t\r\n"); {
 	case len(first) == 0:
 		return nil, errors.New("the profile is empty: write {} for one that allows nothing")

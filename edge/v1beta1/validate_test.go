@@ -361,6 +361,9 @@ func TestParseProfile(t *testing.T) {
 	if err != nil || p.Offline() || len(p.Network.Outbound.AllowHost) != 5 {
 		t.Errorf("%+v, %v", p, err)
 	}
+	if p, err := ParseProfile([]byte("\ufeff" + `{"name":"marked"}`)); err != nil || p.Name != "marked" {
+		t.Errorf("behind a byte order mark: %+v, %v", p, err)
+	}
 	if p, err := ParseProfile([]byte(`{"network":{"outbound":{"allow_port":[80]}}}`)); err != nil || !p.Offline() {
 		t.Errorf("ports without hosts: %+v, %v", p, err)
 	}

@@ -177,7 +177,7 @@ func (d *draft) readProfile() error {
 		if p, err = v1beta1.ParseProfile(data); err != nil {
 			return wrong("permission-profile", "%s: %s", edge.Brief(name), err)
 		}
-		d.document = strings.TrimSpace(string(data)) + "\n"
+		d.document = strings.TrimSpace(strings.TrimPrefix(string(data), "\ufeff")) + "\n"
 	}
 	d.profile = profileRef(name, builtin)
 	out := p.Network.Outbound
