@@ -41,9 +41,9 @@ until "weir stop" or "weir rm", and comes back with the manager.
 A server at a URL that wants a login is logged in to in a browser; the manager has it
 renewed. A package runner (npx, uvx) fetches its package into a directory of the workload's
 own. A file that ends in .wasm is a server in WebAssembly, which needs no sandbox: it has
-the directories, variables and memory that the flags give it, and no network. What is
-given by the flags stands in a manifest: --dry-run prints it, "weir
-export" keeps it for another machine.
+the directories, variables and memory that the flags give it, and asks the hosts that its
+permission profile names, over HTTP. What is given by the flags stands in a manifest:
+--dry-run prints it, "weir export" keeps it for another machine.
 
 Exit codes: 2 wrong command line, 6 no such group, secret or entry, 7 the name or the port is
 taken, 8 not supported yet, no sandbox as asked for or no container engine, 9 refused by a

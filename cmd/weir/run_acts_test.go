@@ -108,7 +108,14 @@ func TestRunFlagsAct(t *testing.T) {
 	if out := h.must("call", renamed, "see"); !strings.Contains(out, "<>") {
 		t.Errorf("see: %s", out)
 	}
-	hidden := run("--name hidden --tools other")
+	hidden, said, _ := h.weir("run", "--name", "hidden", "--tools", "other", "--", small(t))
+	if !strings.Contains(said, "warning: unused: tool hidden.other: --tools names a tool that is not there") {
+		t.Errorf("a filter that names no tool: %s", said)
+	}
+	if out := h.must("status", "hidden"); !strings.Contains(out, "--tools names a tool that is not there") {
+		t.Errorf("its status: %s", out)
+	}
+	hidden = strings.TrimSpace(hidden)
 	if out, _, _ := h.weir("tools", hidden); strings.Contains(out, "look") {
 		t.Errorf("a hidden tool is listed: %s", out)
 	}

@@ -154,6 +154,30 @@ func (b *Book) Await(ctx context.Context, id *edge.Identity, backend string, thi
 	return false
 }
 
+// Listed waits for the lists that are the same for everybody and are fetched for the first
+// time, as long as that takes, within the time that a principal's own may take.
+func (b *Book) Listed(ctx context.Context, thing edge.Thing) {
+	within, cancel := context.WithTimeout(ctx, ownWait)
+	defer cancel()
+	for i := range b.Sources {
+		b.mu.Lock()
+		var f *fetch
+		if e := b.common.entries[i][thing-1]; e != nil && e.list == nil {
+			if f = e.fetch; f == nil {
+				f = b.tend(e, time.Now(), false)
+			}
+		}
+		b.mu.Unlock()
+		if f != nil {
+			select {
+			case <-f.done:
+			case <-within.Done():
+				return
+			}
+		}
+	}
+}
+
 // Report returns the findings about the catalog that is the same for everybody.
 func (b *Book) Report() Report {
 	c := b.current(b.common)

@@ -62,6 +62,7 @@ type Detail struct {
 	Next     string   `json:"next,omitempty"`     // what to do about the failure
 	Stderr   []string `json:"stderr,omitempty"`   // its last lines, the newest last
 	Notes    []string `json:"notes,omitempty"`    // what the sandbox does not hold, and why
+	Withheld []string `json:"withheld,omitempty"` // what clients do not see of its tools, and rules that name none
 	Image    string   `json:"image,omitempty"`    // by digest, of what runs in containers; "" for others, and while it is not known
 	Verified string   `json:"verified,omitempty"` // who signed that, or why it is not certain
 }

@@ -93,6 +93,7 @@ type Look struct {
 	RunAs     []string // as run, where that is another command than the given one
 	Sandbox   string   // the grade that holds; "" while nobody knows
 	Notes     []string // what it does not hold
+	Tools     []string // what there is to know of its tools, such as one that a rule names and that is not there
 	Image     string   // that containers are made of, by digest; "" for none
 	Verified  string   // who signed it, or why that is not certain; "" for what is no image
 	Open      bool     // the network, though it was to be isolated: the grade cannot hold what the profile names

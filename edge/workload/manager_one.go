@@ -250,7 +250,7 @@ func (w *one) detail() Detail {
 			CreatedAt: w.now.Created, StartedAt: w.now.Started, Group: defaultGroup,
 			Sandbox: look.Sandbox, Processes: look.Processes, Restarts: max(look.Restarts, w.now.Restarts), RSSBytes: look.RSSBytes,
 		},
-		Wish: w.wished, Manifest: string(w.manifest), RunAs: look.RunAs, Notes: slices.Clone(look.Notes), Image: look.Image, Verified: look.Verified,
+		Wish: w.wished, Manifest: string(w.manifest), RunAs: look.RunAs, Notes: slices.Clone(look.Notes), Withheld: slices.Clone(look.Tools), Image: look.Image, Verified: look.Verified,
 		Failure: w.now.Failure, Next: w.now.Next, Stderr: slices.Clone(w.now.Stderr),
 	}
 	if d.Failure == "" && d.Status.Status == Failed {

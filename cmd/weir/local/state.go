@@ -67,6 +67,12 @@ func (d *Doors) Meet(ctx context.Context, name string) error {
 		}
 	}
 	switch {
+	case err == nil && !again:
+		d.Edge.Listed(ctx, name)
+		for _, text := range d.findings(name) {
+			one.Say("warning: " + text)
+		}
+		return nil
 	case err == nil || ctx.Err() != nil:
 		return err
 	case local == nil && b.Personal() && edge.KindOf(err) == edge.Unauthenticated:
@@ -186,7 +192,7 @@ func (d *Doors) Look(name string) (workload.Look, bool) {
 	}
 	one.mu.Lock()
 	local := one.local
-	look := workload.Look{State: workload.Running, URL: d.url(one), Sandbox: one.box, Open: one.wide, Notes: slices.Clone(one.notes)}
+	look := workload.Look{State: workload.Running, URL: d.url(one), Tools: d.findings(name), Sandbox: one.box, Open: one.wide, Notes: slices.Clone(one.notes)}
 	if c := one.image; c != nil {
 		look.Image, look.Verified = c.Image, verifiedOf(c)
 	}
@@ -218,6 +224,17 @@ func (d *Doors) Look(name string) (workload.Look, bool) {
 		look.State = workload.Failed
 	}
 	return look, true
+}
+
+// byFlags says of what a user typed what a catalog says of the object that was made of it.
+var byFlags = strings.NewReplacer("filter of its own toolConfigRef names", "--tools names", "overrides of its own toolConfigRef name ", "--tools-override names ")
+
+// findings are what there is to know of a workload's tools.
+func (d *Doors) findings(name string) (all []string) {
+	for _, f := range d.Edge.Findings(name) {
+		all = append(all, byFlags.Replace(f.String()))
+	}
+	return all
 }
 
 // url is where clients reach a workload.

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -238,6 +239,9 @@ func nextOf(no *egress.Refusal) string {
 			if class, _ := egress.Classify(addr); class == egress.Never {
 				return "" // a profile that names it is refused
 			}
+		}
+		if no.Host == "localhost" || strings.HasSuffix(no.Host, ".localhost") {
+			return "" // it stands for this host, whatever a profile names
 		}
 		return "add " + strconv.Quote(no.Host) + " to allow_host of the profile, and run the workload with it"
 	case egress.UnlistedPort:

@@ -147,6 +147,7 @@ func (a *Commands) showDetail(out io.Writer, d *workload.Detail, now time.Time) 
 		lines []string
 	}{
 		{"What the sandbox does not hold", d.Notes},
+		{"What clients do not see of its tools, and rules that name none", d.Withheld},
 		{"The last lines of its standard error", d.Stderr},
 	} {
 		if len(part.lines) == 0 {
