@@ -66,8 +66,9 @@ cross: helper ## Compile for every system that Weir is built for
 		echo "$$os/$$arch"; GOOS=$$os GOARCH=$$arch CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/weir && GOOS=$$os GOARCH=$$arch CGO_ENABLED=0 $(GO) vet ./edge/serve ./edge/backend ./edge/sandbox ./edge/edgetest; \
 	done; done
 
-race: helper ## Run every test under the race detector
-	$(GO) test -race -json -timeout 40m ./... | $(GO) run ./edge/edgetest/report
+# One package at a time, as above; cmd/weir alone takes 40 minutes on two processors.
+race: helper ## Run every test under the race detector (two to three hours on two processors)
+	$(GO) test -race -json -p 1 -timeout 90m ./... | $(GO) run ./edge/edgetest/report
 
 fuzz: ## Run every fuzz target for FUZZTIME (30s)
 	@for f in $(FUZZ); do echo "== $$f"; $(GO) test ./$${f%%:*} -run '^$$' -fuzz "^$${f##*:}$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x; done
