@@ -178,6 +178,17 @@ func (b *Book) Listed(ctx context.Context, thing edge.Thing) {
 	}
 }
 
+// Tools returns the findings about tools that clients do not see though they are not hidden, and
+// about rules that name none.
+func (r Report) Tools() (all []Finding) {
+	for _, f := range r.Findings {
+		if f.Thing == edge.Tool && (f.Reason.Withheld() || f.Reason == Unused) {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
 // Report returns the findings about the catalog that is the same for everybody.
 func (b *Book) Report() Report {
 	c := b.current(b.common)

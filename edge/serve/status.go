@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
-	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/health"
@@ -239,31 +237,4 @@ func (e *Edge) readyz(ctx *fasthttp.RequestCtx) {
 	default:
 		door.Plain(ctx, 200, "ready\n")
 	}
-}
-
-// Findings returns, once the tools of a server are listed, those that its clients do not see
-// though they are not hidden, and the rules that name none.
-func (e *Edge) Findings(server string) (all []catalog.Finding) {
-	if book := e.book(server); book != nil {
-		for _, f := range book.Report().Findings {
-			if f.Thing == edge.Tool && (f.Reason.Withheld() || f.Reason == catalog.Unused) {
-				all = append(all, f)
-			}
-		}
-	}
-	return all
-}
-
-// Listed waits for the list of a server's tools, where something is to be made of that.
-func (e *Edge) Listed(ctx context.Context, server string) {
-	if book := e.book(server); book != nil {
-		book.Listed(ctx, edge.Tool)
-	}
-}
-
-func (e *Edge) book(server string) *catalog.Book {
-	if l := e.live.Load(); l != nil && l.servers[server] != nil {
-		return l.servers[server].Book
-	}
-	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/backend"
+	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/filters/audit"
@@ -157,10 +158,11 @@ func (o *opening) workload(w *compile.Workload) (backend.Local, error) {
 	return lend(one, release), nil
 }
 
-// Backend returns the backend of a server that has one alone; nil for no such server.
-func (e *Edge) Backend(server string) *backend.Backend {
+// Alone returns the backend of a server that has one alone, nil for no such server, and the
+// lists of the server, nil where they are the backend's.
+func (e *Edge) Alone(server string) (*backend.Backend, *catalog.Book) {
 	if l := e.live.Load(); l != nil && l.servers[server] != nil && len(l.servers[server].Backends) == 1 {
-		return l.servers[server].Backends[0]
+		return l.servers[server].Backends[0], l.servers[server].Book
 	}
-	return nil
+	return nil, nil
 }

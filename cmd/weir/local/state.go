@@ -17,6 +17,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/backend"
+	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/container"
 	"github.com/weir-edge/weir/edge/container/build"
@@ -39,7 +40,7 @@ func (d *Doors) Meet(ctx context.Context, name string) error {
 	if one == nil {
 		return errNotOpen
 	}
-	b := d.Edge.Backend(name)
+	b, lists := d.Edge.Alone(name)
 	if b == nil {
 		return errNotOpen
 	}
@@ -68,8 +69,10 @@ func (d *Doors) Meet(ctx context.Context, name string) error {
 	}
 	switch {
 	case err == nil && !again:
-		d.Edge.Listed(ctx, name)
-		for _, text := range d.findings(name) {
+		if lists != nil {
+			lists.Listed(ctx, edge.Tool)
+		}
+		for _, text := range findings(lists) {
 			one.Say("warning: " + text)
 		}
 		return nil
@@ -186,13 +189,13 @@ func (d *Doors) Look(name string) (workload.Look, bool) {
 	if one == nil {
 		return workload.Look{}, false
 	}
-	b := d.Edge.Backend(name)
+	b, lists := d.Edge.Alone(name)
 	if b == nil {
 		return workload.Look{}, false
 	}
 	one.mu.Lock()
 	local := one.local
-	look := workload.Look{State: workload.Running, URL: d.url(one), Tools: d.findings(name), Sandbox: one.box, Open: one.wide, Notes: slices.Clone(one.notes)}
+	look := workload.Look{State: workload.Running, URL: d.url(one), Tools: findings(lists), Sandbox: one.box, Open: one.wide, Notes: slices.Clone(one.notes)}
 	if c := one.image; c != nil {
 		look.Image, look.Verified = c.Image, verifiedOf(c)
 	}
@@ -230,8 +233,11 @@ func (d *Doors) Look(name string) (workload.Look, bool) {
 var byFlags = strings.NewReplacer("filter of its own toolConfigRef names", "--tools names", "overrides of its own toolConfigRef name ", "--tools-override names ")
 
 // findings are what there is to know of a workload's tools.
-func (d *Doors) findings(name string) (all []string) {
-	for _, f := range d.Edge.Findings(name) {
+func findings(lists *catalog.Book) (all []string) {
+	if lists == nil {
+		return nil // its tools are what its server says
+	}
+	for _, f := range lists.Report().Tools() {
 		all = append(all, byFlags.Replace(f.String()))
 	}
 	return all
