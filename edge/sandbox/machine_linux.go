@@ -272,10 +272,15 @@ func (m *Machine) Open(ctx context.Context, c Config) (*Sandbox, error) {
 	}
 	defer v.close()
 	s := &Sandbox{config: c, grade: grade, note: note, temp: "/tmp", machine: m, exited: make(chan struct{})}
+	if grade == Bwrap {
+		err = v.placed(c.Home, c.Writable)
+	} else {
+		err = v.plain(grade, c.Writable)
+	}
+	if err != nil {
+		return nil, err
+	}
 	if grade != Bwrap {
-		if err := v.plain(grade, c.Writable); err != nil {
-			return nil, err
-		}
 		s.temp = c.Home + "/.tmp"
 		if err := os.Mkdir(s.temp, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 			return nil, fmt.Errorf("sandbox of %s: %w", c.Name, err)

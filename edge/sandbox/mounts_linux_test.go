@@ -135,6 +135,35 @@ func TestMounts(t *testing.T) {
 			}
 		}
 	})
+	t.Run("places", func(t *testing.T) {
+		bwrapped(t, m)
+		for _, c := range []struct {
+			mounts   []Mount
+			writable []string
+			in       string // what has no place; "" where there is one
+		}{
+			{mounts: []Mount{{Host: rw, Inside: "/usr/weir/none"}}, in: "/usr"},
+			{mounts: []Mount{{Host: rw, Inside: "/bin/weir-none"}}, in: "/bin"},
+			{writable: []string{"/opt/weir-none"}, in: "/opt"},
+			{mounts: []Mount{{Host: ro, Inside: "/data"}, {Host: rw, Inside: "/data/none"}}, in: "/data"},
+			{mounts: []Mount{{Host: ro, Inside: "/data"}}, writable: []string{"/data/none"}, in: "/data"},
+			{mounts: []Mount{{Host: rw, Inside: "/usr/share"}}},
+			{mounts: []Mount{{Host: dir, Inside: "/data"}, {Host: rw, Inside: "/data/ro"}}},
+			{mounts: []Mount{{Host: ro, Inside: "/data"}, {Host: rw, Inside: "/data/in", Writable: true}, {Host: ro, Inside: "/data/in/new"}}, in: "/data"},
+			{mounts: []Mount{{Host: ro, Inside: "/usr/lib/x"}}, writable: []string{"/usr/lib"}},
+		} {
+			set := config(t, Bwrap)
+			set.Mounts, set.Writable = c.mounts, c.writable
+			box, err := m.Open(t.Context(), set)
+			if err == nil {
+				box.Close()
+			}
+			var refused *MountError
+			if errors.As(err, &refused) != (c.in != "") || c.in != "" && !strings.HasPrefix(refused.Why, c.in+" is read-only inside") {
+				t.Errorf("%+v: %v", c, err)
+			}
+		}
+	})
 	t.Run("landlock", func(t *testing.T) {
 		grades(t, m, Landlock)
 		secret := filepath.Join(dir, "file")

@@ -1,7 +1,9 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -82,6 +84,47 @@ func (m *Machine) view(c *Config) (v *view, err error) {
 // mountsIn reports whether a mount in a directory has a path.
 func (v *view) mountsIn(dir, path string) bool {
 	return slices.ContainsFunc(v.mounts, func(m opened) bool { return below(m.Inside, dir) && below(path, m.Inside) })
+}
+
+// placed refuses mounts, and memory, for which there would have to be made a place in what is
+// read-only inside.
+func (v *view) placed(home string, writable []string) error {
+	type layer struct {
+		inside, from string // from is the path of this machine; "" where places can be made
+	}
+	layers := []layer{{inside: home}}
+	for _, e := range v.system {
+		layers = append(layers, layer{e.path, e.path})
+	}
+	for _, path := range v.prefixes {
+		layers = append(layers, layer{path, path})
+	}
+	wanted := slices.Clone(writable)
+	for _, path := range writable {
+		layers = append(layers, layer{inside: path})
+	}
+	for _, m := range v.mounts {
+		from := m.Host
+		if m.Writable {
+			from = ""
+		}
+		layers, wanted = append(layers, layer{m.Inside, from}), append(wanted, m.Inside)
+	}
+	for _, path := range wanted {
+		var in layer
+		for _, l := range layers {
+			if l.inside != path && below(path, l.inside) && len(l.inside) > len(in.inside) {
+				in = l
+			}
+		}
+		if in.from == "" {
+			continue
+		}
+		if _, err := os.Lstat(in.from + strings.TrimPrefix(path, in.inside)); errors.Is(err, fs.ErrNotExist) {
+			return &MountError{path, fmt.Sprintf("%s is read-only inside, and has no such path", in.inside), "name another path inside"}
+		}
+	}
+	return nil
 }
 
 // plain refuses what only a mount namespace can show.
