@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,6 +17,7 @@ import (
 	"github.com/weir-edge/weir/cmd/weir/words"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/optimizer"
 )
 
 func (a *app) callCommand() *cobra.Command {
@@ -106,9 +108,18 @@ func (a *app) typed(ctx context.Context, cmd *cobra.Command, c *client.Client, t
 	definition := client.Find(pages, "tools", tool)
 	if definition == nil {
 		_, known := listed(pages, "tools", "name")
-		return nil, usagef("the server lists no tool %q%s", edge.Brief(tool), didYouMean(tool, known, "`weir tools` lists what there is; with --args it can be called all the same"))
+		return nil, usagef("the server lists no tool %q%s", edge.Brief(tool), didYouMean(tool, known, beyond(tool, known, "`weir tools` lists what there is; with --args it can be called all the same")))
 	}
 	return a.form(cmd, fmt.Sprintf("tool %q", edge.Brief(tool)), mcp.Lookup(definition, "inputSchema"), given)
+}
+
+// beyond says how a tool is called that an optimizer keeps out of the list of tools; otherwise
+// where there is none.
+func beyond(tool string, known []string, otherwise string) string {
+	if !slices.Contains(known, optimizer.Find) || !slices.Contains(known, optimizer.Call) {
+		return otherwise
+	}
+	return fmt.Sprintf("`weir tools --find WORDS` finds what there is, and `weir call %s --args '{\"tool_name\": %q, \"parameters\": {}}'` calls it", optimizer.Call, edge.Brief(tool))
 }
 
 // form makes arguments from words by a schema, and warns of those that it does

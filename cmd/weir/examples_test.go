@@ -230,6 +230,7 @@ func TestExampleOptimizer(t *testing.T) {
 	for _, c := range [][2]string{
 		{e.swap.Replace("weir tools http://127.0.0.1:4483/mcp --find add"), "find_tool"},
 		{e.swap.Replace("weir tools http://127.0.0.1:4485/mcp --explain"), "--find"},
+		{e.swap.Replace("weir call http://127.0.0.1:4485/mcp demo_add a:=1 b:=2"), "`weir call call_tool --args '{\"tool_name\": \"demo_add\", \"parameters\": {}}'` calls it"},
 	} {
 		if out, err := e.command(c[0]).CombinedOutput(); err == nil || !strings.Contains(string(out), c[1]) {
 			t.Errorf("%s: %v: %s", c[0], err, out)

@@ -347,5 +347,5 @@ func unknown(ctx context.Context, err error, name string, list func(context.Cont
 	if failed != nil || slices.Contains(known, name) {
 		return err
 	}
-	return fmt.Errorf("%w%s", err, didYouMean(name, known, "`weir "+kind+"` lists what there is"))
+	return fmt.Errorf("%w%s", err, didYouMean(name, known, beyond(name, known, "`weir "+kind+"` lists what there is")))
 }
