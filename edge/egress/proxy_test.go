@@ -847,6 +847,38 @@ func TestEarlyAnswer(t *testing.T) {
 	}
 }
 
+// TestEndsOfConnections: clients that leave while they send, and are answered, end their request,
+// and the passage can be closed whenever that is.
+func TestEndsOfConnections(t *testing.T) {
+	w := open(t, public, Options{})
+	w.host("93.184.216.34:80", func(c net.Conn) {
+		if _, err := http.ReadRequest(bufio.NewReaderSize(c, 16)); err == nil {
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n")
+			_, _ = c.Write(make([]byte, 1<<20))
+		}
+	})
+	var all sync.WaitGroup
+	for range 100 {
+		c := w.proxy()
+		all.Go(func() {
+			defer c.Close()
+			_, _ = io.WriteString(c, "POST http://allowed.test/ HTTP/1.1\r\nHost: allowed.test\r\nContent-Length: 1000000\r\n\r\n")
+			_, _ = c.Write(make([]byte, 100_000))
+		})
+	}
+	all.Wait()
+	ended := make(chan struct{})
+	go func() {
+		w.g.Close()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(30 * time.Second):
+		t.Fatal("the passage does not end")
+	}
+}
+
 // TestCounts counts what is refused by reason, tells it to who keeps an audit log, and logs a
 // destination once a minute.
 func TestCounts(t *testing.T) {
@@ -1148,7 +1180,7 @@ func BenchmarkConnect(b *testing.B) {
 		if _, err := io.ReadFull(c, make([]byte, len(line))); err != nil {
 			b.Fatal(err)
 		}
-		_ = c.(*net.TCPConn).SetLinger(0) // no port waits
+		_ = c.(*counted).Conn.(*net.TCPConn).SetLinger(0) // no port waits
 		_ = c.Close()
 	}
 	w := &outside{}

@@ -48,6 +48,13 @@ func (c *opened) Read(b []byte) (int, error) {
 	return c.inner.Read(b)
 }
 
+// SetDeadline fails for no connection that has ended: the server would begin nothing of what its
+// handler left to be done, the end of which Close waits for.
+func (c *opened) SetDeadline(t time.Time) error {
+	_ = c.inner.SetDeadline(t)
+	return nil
+}
+
 // malformed answers what the HTTP server could not read.
 func (p *Proxy) malformed(ctx *fasthttp.RequestCtx, err error) {
 	p.refuse(&Refusal{Reason: Malformed})
