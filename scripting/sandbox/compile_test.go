@@ -5,8 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
+	"github.com/weir-edge/weir/edge/edgetest/fake"
 	"github.com/weir-edge/weir/scripting"
 	"github.com/weir-edge/weir/scripting/turns"
 )
@@ -27,9 +27,7 @@ func TestCompilingTakesTurns(t *testing.T) {
 			ended.Add(1)
 		})
 	}
-	for c.places.Waiting() < many/2 {
-		time.Sleep(time.Millisecond)
-	}
+	fake.Until(t, "half of the texts wait", func() bool { return c.places.Waiting() >= many/2 })
 	before := ended.Load()
 	if _, err := c.Compile(t.Context(), "quiet", "f.star", "return 1", scripting.Scope{}); err != nil {
 		t.Error(err)
