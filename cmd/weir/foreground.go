@@ -39,7 +39,11 @@ func (a *app) foreground(ctx context.Context, manifest []byte, replace bool, wai
 	if err != nil {
 		return err
 	}
-	secrets, _, _, err := a.secrets().OfWorkloads(ctx, s.SecretsDir, true) // what is locked is told by whoever needs it
+	plan, _, err := workload.Check(manifest)
+	if err != nil {
+		return err
+	}
+	secrets, _, _, err := a.secrets().OfWorkloads(ctx, s.SecretsDir, len(plan.Needs) > 0) // what is locked is told by whoever needs it
 	if err != nil {
 		return err
 	}

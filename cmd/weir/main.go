@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weir-edge/weir/cmd/weir/plugin"
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/workload"
 )
 
@@ -36,7 +37,8 @@ type app struct {
 	environ []string
 	exit    func(code int)
 
-	managed managed // in place of the manager of the user; nil for that
+	managed  managed     // in place of the manager of the user; nil for that
+	password edge.Secret // of the user's secrets, once it is known
 }
 
 // run runs a command line and returns the exit code.

@@ -245,8 +245,8 @@ func (a *app) dryRun(m *workload.Made) error {
 	return err
 }
 
-// keepRunning hands the manifest to the manager, or keeps it in the foreground. Where the
-// server wants a login the user is asked for it.
+// keepRunning hands the manifest to the manager, or keeps it in the foreground. The user is
+// asked for a login that the server wants, and for a password that the manager lacks.
 func (a *app) keepRunning(ctx context.Context, cmd *cobra.Command, x *runFlags, made *workload.Made) error {
 	if err := a.needed(ctx, made); err != nil {
 		return err
@@ -259,6 +259,15 @@ func (a *app) keepRunning(ctx context.Context, cmd *cobra.Command, x *runFlags, 
 		keep = a.inForeground
 	}
 	err := keep(ctx, cmd, x, made)
+	if e := new(workload.Error); errors.As(err, &e) && e.Code == workload.CodeLocked && !x.foreground {
+		switch handed := a.secrets().HandOver(ctx); {
+		case handed == nil:
+			x.ReplaceExisting = true
+			err = keep(ctx, cmd, x, made)
+		case errors.Is(handed, secret.ErrPassword) || ctx.Err() != nil:
+			return handed
+		} // else nobody knows it, and the workload waits for it
+	}
 	b := made.Plan.Servers[0].Backends[0]
 	if !wantsLogin(err) || b.Login != nil && b.Login.BearerTokenPath != "" || b.Login == nil && (b.Outgoing != nil || x.Given["remote-auth"] || !a.attended()) {
 		return err
@@ -407,7 +416,8 @@ func (a *app) keepSecrets(ctx context.Context, secrets []workload.Secret) error 
 	return nil
 }
 
-// needed refuses a workload that needs a secret which is nowhere.
+// needed refuses a workload that needs a secret which is nowhere. Where the secrets are locked
+// it is for whoever keeps the workload to say so: the manager may have the password.
 func (a *app) needed(ctx context.Context, made *workload.Made) error {
 	missing := slices.Clone(made.Plan.Needs)
 	for _, s := range made.Secrets {
@@ -416,8 +426,8 @@ func (a *app) needed(ctx context.Context, made *workload.Made) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	o, _, locked, err := a.secrets().OfWorkloads(ctx, "", true)
-	if err != nil {
+	o, _, locked, err := a.secrets().OfWorkloads(ctx, "", false)
+	if err != nil || locked != nil {
 		return err
 	}
 	all, err := secret.New(o)
@@ -428,9 +438,6 @@ func (a *app) needed(ctx context.Context, made *workload.Made) error {
 		_, err := all.Secret(ctx, n.Name, n.Key)
 		if err == nil {
 			continue
-		}
-		if locked != nil {
-			return locked
 		}
 		name := secret.Ref{Name: n.Name, Key: n.Key}.String()
 		if edge.KindOf(err) != edge.NotFound {

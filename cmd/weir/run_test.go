@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -186,6 +187,36 @@ func (h *household) listed(name string) (one workload.Detail) {
 		h.t.Fatalf("%v: %s", err, out)
 	}
 	return one
+}
+
+// A workload whose secrets are locked waits for the password. The manager has it from whoever
+// knows it first: `weir secret unlock`, or a run.
+func TestRunLocked(t *testing.T) {
+	h := newHousehold(t)
+	small, err := exec.LookPath("small-server")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.must("secret", "setup")
+	if _, said, code := h.weirWith("tok-1234567\n", "secret", "set", "github"); code != 0 {
+		t.Fatal(said)
+	}
+	knowing := h.env
+	h.env = slices.DeleteFunc(slices.Clone(h.env), func(v string) bool { return strings.HasPrefix(v, "WEIR_SECRETS_PASSWORD=") })
+	h.managed()
+	h.fails(1, "`weir secret unlock`", "run", "--name", "first", "--secret", "github,target=GITHUB", "--", small)
+	if one := h.listed("first"); one.Status.Status != workload.Failed || one.Next != "weir secret unlock" {
+		t.Errorf("%+v", one)
+	}
+	h.env = append(slices.Clone(knowing), "WEIR_SECRETS_PASSWORD=another one")
+	h.fails(1, "this is not its password", "run", "--replace", "--name", "first", "--secret", "github,target=GITHUB", "--", small)
+	h.env = knowing
+	h.asks(h.must("run", "--name", "second", "--secret", "github,target=GITHUB", "--", small), "tok-1234567", "env=GITHUB")
+	edgetest.Until(t, "the first one runs, too", func() bool { return h.listed("first").Status.Status == workload.Running })
+	h.asks(h.listed("first").URL, "tok-1234567", "env=GITHUB")
+	h.env = slices.DeleteFunc(slices.Clone(h.env), func(v string) bool { return strings.HasPrefix(v, "WEIR_SECRETS_PASSWORD=") })
+	h.asks(h.must("run", "--name", "third", "--secret", "github,target=GITHUB", "--", small), "tok-1234567", "env=GITHUB") // which the manager can read
+	h.fails(6, "weir secret set none-such", "run", "--secret", "none-such,target=A", "--", small)
 }
 
 // Servers that run names are kept by the manager, with what flags say: they answer at their

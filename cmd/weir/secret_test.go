@@ -39,6 +39,7 @@ func secretApp(t *testing.T, m workload.Manager, environ ...string) (run func(ar
 	}
 	return func(args ...string) (string, int) {
 		out.Reset()
+		a.password = "" // each command is a process
 		code := a.run(append([]string{"secret"}, args...))
 		return out.String(), code
 	}, a
@@ -80,6 +81,7 @@ func TestSecretsOfWorkloads(t *testing.T) {
 	run, a := secretApp(t, nil, "WEIR_SECRETS_PASSWORD=the right password", "WEIR_SECRET_OTHER=of the environment")
 	search := func(dir string) (*secret.Secrets, *secret.Encrypted, error) {
 		t.Helper()
+		a.password = ""
 		o, e, locked, err := a.secrets().OfWorkloads(t.Context(), dir, false)
 		if err != nil {
 			t.Fatal(err)

@@ -28,7 +28,9 @@ func (a *app) workloads() *workloads.Commands {
 		return true, a.logIn(ctx, cmd, manifest, nil)
 	}, Follow: a.clients().FollowManager}
 }
-func (a *app) secrets() *secrets.Commands { return &secrets.Commands{App: a.shared()} }
+func (a *app) secrets() *secrets.Commands {
+	return &secrets.Commands{App: a.shared(), Password: &a.password}
+}
 func (a *app) clients() *clients.Commands {
 	return &clients.Commands{App: a.shared(), Workloads: a.workloads}
 }

@@ -95,6 +95,7 @@ const (
 	CodeBuild    Code = "build"     // the image cannot be built
 	CodeStart    Code = "start"     // the server ended, or did not introduce itself in time
 	CodeLogin    Code = "login"     // somebody has to log in
+	CodeLocked   Code = "locked"    // somebody has to unlock the secrets
 )
 
 // Exit is the exit code of a command that ends with the error.

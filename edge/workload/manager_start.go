@@ -20,8 +20,8 @@ type attempt struct {
 }
 
 // begin starts the workload, or has it introduce itself anew where its door is open. The
-// caller has the turn, and has it no longer. A fresh one that was refused, and did not just
-// fail to start, is gone at the end.
+// caller has the turn, and has it no longer. A fresh one that was refused is gone at the end;
+// it stays where only its start failed, or somebody has to log in or to unlock its secrets.
 func (w *one) begin(fresh bool) *attempt {
 	ctx, abort := context.WithCancelCause(w.k.life)
 	a := &attempt{done: make(chan struct{}), feed: make(chan Event, 256)}
@@ -40,7 +40,8 @@ func (w *one) begin(fresh bool) *attempt {
 		defer end()
 		a.err = w.bring(ctx)
 		var e *Error
-		if fresh && a.err != nil && !(errors.As(a.err, &e) && (e.Code == CodeStart || e.Code == CodeLogin)) && ctx.Err() == nil {
+		stays := errors.As(a.err, &e) && (e.Code == CodeStart || e.Code == CodeLogin || e.Code == CodeLocked)
+		if fresh && a.err != nil && !stays && ctx.Err() == nil {
 			if err := w.discard(); err != nil {
 				w.k.Log.Warn("what was refused is not removed", "workload", w.name, "error", err)
 			}

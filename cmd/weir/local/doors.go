@@ -260,7 +260,7 @@ func refusal(name string, err error) error {
 		e.Code = workload.CodeSandbox
 	case errors.Is(err, secret.ErrLocked):
 		e.Message, _, _ = strings.Cut(e.Message, ": give it with") // as Next says
-		e.Next = "weir secret unlock"
+		e.Code, e.Next, e.Passing = workload.CodeLocked, "weir secret unlock", true
 	case errors.As(err, &known) && known.Kind == edge.NotFound:
 		e.Code, e.Next = workload.CodeNotFound, "weir secret set"
 		if name, ok := strings.CutPrefix(known.Op, "secret "); ok {

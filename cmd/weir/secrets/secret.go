@@ -22,7 +22,10 @@ import (
 )
 
 // Commands are the commands on secrets of a process.
-type Commands struct{ *cli.App }
+type Commands struct {
+	*cli.App
+	Password *edge.Secret // of the encrypted secrets, once it is known: it is asked for once
+}
 
 // DirFlag is the flag that names the directory of secrets.
 const DirFlag = "secrets-dir"
@@ -464,7 +467,7 @@ keyring of the operating system keeps the password, for the next time too.`,
 			if err != nil {
 				return err
 			}
-			password, err := e.UnlockFrom(ctx, a.passwords(e)...)
+			password, err := a.unlock(ctx, e, true)
 			if err != nil {
 				return cli.Interrupted(ctx, err)
 			}
@@ -488,6 +491,19 @@ keyring of the operating system keeps the password, for the next time too.`,
 	x.add(cmd)
 	cmd.Flags().BoolVar(&keyring, "keyring", false, "keep the password in the operating system's keyring")
 	return cmd
+}
+
+// HandOver gives the manager the password, for which the user is asked where need be.
+func (a *Commands) HandOver(ctx context.Context) error {
+	e, err := a.encrypted()
+	if err != nil {
+		return err
+	}
+	password, err := a.unlock(ctx, e, true)
+	if err == nil {
+		_, err = a.unlockManager(ctx, password)
+	}
+	return err
 }
 
 // unlockManager gives the password to the manager, where one runs.
@@ -535,7 +551,7 @@ on another machine with WEIR_SECRETS_PASSWORD. A file that is there is left alon
 			if err != nil {
 				return err
 			}
-			password, err := e.UnlockFrom(ctx, a.passwords(e)...)
+			password, err := a.unlock(ctx, e, true)
 			if err != nil {
 				return cli.Interrupted(ctx, err)
 			}

@@ -75,11 +75,7 @@ func (a *Commands) OfWorkloads(ctx context.Context, dir string, ask bool) (o sec
 		return o, nil, nil, err
 	}
 	if e, _ = p.(*secret.Encrypted); e != nil {
-		from := a.passwords(e)
-		if !ask {
-			from = from[:len(from)-1]
-		}
-		if _, locked = e.UnlockFrom(ctx, from...); errors.Is(locked, secret.ErrNotSetUp) {
+		if _, locked = a.unlock(ctx, e, ask); errors.Is(locked, secret.ErrNotSetUp) {
 			locked = nil // told by whoever needs it
 		}
 	}
@@ -95,22 +91,30 @@ func (a *Commands) Unlocked(ctx context.Context, dir string) (secret.Provider, e
 		return nil, err
 	}
 	if e, ok := p.(*secret.Encrypted); ok {
-		if _, err := e.UnlockFrom(ctx, a.passwords(e)...); err != nil {
+		if _, err := a.unlock(ctx, e, true); err != nil {
 			return nil, err
 		}
 	}
 	return p, nil
 }
 
-// passwords are where the password of encrypted secrets is looked for, the terminal last.
-func (a *Commands) passwords(e *secret.Encrypted) []secret.Source {
-	return []secret.Source{
-		secret.InEnvironment(a.Lookup), e.InKeyring(a.Lookup),
-		{Name: "the terminal", Password: func(ctx context.Context) (edge.Secret, error) {
+// unlock looks for the password of encrypted secrets, at the terminal last and only where ask
+// says so, and unlocks them with it.
+func (a *Commands) unlock(ctx context.Context, e *secret.Encrypted, ask bool) (edge.Secret, error) {
+	from := []secret.Source{secret.InEnvironment(a.Lookup), e.InKeyring(a.Lookup)}
+	if *a.Password != "" {
+		from = []secret.Source{{Name: "what was given before", Password: func(context.Context) (edge.Secret, error) { return *a.Password, nil }}}
+	} else if ask {
+		from = append(from, secret.Source{Name: "the terminal", Password: func(ctx context.Context) (edge.Secret, error) {
 			text, _, err := a.AskUnseen(ctx, "Password of your secrets: ")
 			return text, err
-		}},
+		}})
 	}
+	password, err := e.UnlockFrom(ctx, from...)
+	if password != "" { // which it is where it was unlocked already
+		*a.Password = password
+	}
+	return password, err
 }
 
 // Searched are the options of the search for secrets of what serves manifests: those that its
