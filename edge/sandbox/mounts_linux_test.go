@@ -79,6 +79,7 @@ func TestK04(t *testing.T) {
 		"dots inside":            {Mount{Host: "/usr/share", Inside: "/x/../proc"}, "no clean absolute path"},
 		"over proc":              {Mount{Host: "/usr/share", Inside: "/proc/self"}, "/proc inside is the sandbox's own"},
 		"over the root":          {Mount{Host: "/usr/share", Inside: "/"}, "/ inside is the sandbox's own"},
+		"over a file of etc":     {Mount{Host: "/usr/share", Inside: "/etc/passwd"}, "/etc/passwd inside is the sandbox's own"},
 		"over the helper":        {Mount{Host: "/usr/share", Inside: "/run/weir-inside"}, "the sandbox's own"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -161,6 +162,21 @@ func TestMounts(t *testing.T) {
 			var refused *MountError
 			if errors.As(err, &refused) != (c.in != "") || c.in != "" && !strings.HasPrefix(refused.Why, c.in+" is read-only inside") {
 				t.Errorf("%+v: %v", c, err)
+			}
+		}
+		over := config(t, Bwrap)
+		for _, hides := range []struct {
+			mounts   []Mount
+			writable []string
+		}{{mounts: []Mount{{Host: ro, Inside: filepath.Dir(over.Home)}}}, {writable: []string{filepath.Dir(over.Home)}}, {writable: []string{over.Home}}} {
+			over.Mounts, over.Writable = hides.mounts, hides.writable
+			box, err := m.Open(t.Context(), over)
+			if err == nil {
+				box.Close()
+			}
+			var refused *MountError
+			if !errors.As(err, &refused) || !strings.Contains(refused.Why, "it would hide the home") {
+				t.Errorf("%+v: %v", hides, err)
 			}
 		}
 	})

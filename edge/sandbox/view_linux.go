@@ -87,7 +87,7 @@ func (v *view) mountsIn(dir, path string) bool {
 }
 
 // placed refuses mounts, and memory, for which there would have to be made a place in what is
-// read-only inside.
+// read-only inside, or which would hide the home.
 func (v *view) placed(home string, writable []string) error {
 	type layer struct {
 		inside, from string // from is the path of this machine; "" where places can be made
@@ -111,6 +111,9 @@ func (v *view) placed(home string, writable []string) error {
 		layers, wanted = append(layers, layer{m.Inside, from}), append(wanted, m.Inside)
 	}
 	for _, path := range wanted {
+		if below(home, path) {
+			return &MountError{path, "it would hide the home of the server", "name another path inside"}
+		}
 		var in layer
 		for _, l := range layers {
 			if l.inside != path && below(path, l.inside) && len(l.inside) > len(in.inside) {
@@ -280,7 +283,8 @@ func checkInside(path string) error {
 			return fmt.Errorf("%s inside is the sandbox's own", ours)
 		}
 	}
-	if path == "/run" || path == "/etc" {
+	switch path {
+	case "/run", "/etc", "/etc/passwd", "/etc/hosts", "/etc/resolv.conf":
 		return fmt.Errorf("%s inside is the sandbox's own", path)
 	}
 	return nil
