@@ -360,6 +360,24 @@ func TestWhatDoesNotStart(t *testing.T) {
 	if err := k.Run(t.Context(), describe("thief", fmt.Sprintf("  proxyPort: %d\n", port)), false, time.Minute, nil); code(err) != CodeTaken || !strings.Contains(err.Error(), "bad") {
 		t.Errorf("%v", err)
 	}
+	// Nothing makes room for what cannot take its place.
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	if err := k.Run(t.Context(), describe("other"), false, time.Minute, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, taken := range []int{port, ln.Addr().(*net.TCPAddr).Port} {
+		if err := k.Run(t.Context(), describe("other", fmt.Sprintf("  proxyPort: %d\n", taken)), true, time.Minute, nil); code(err) != CodeTaken || listed(t, k, "other").Status != Running {
+			t.Errorf("%v", err)
+		}
+	}
+	own := listed(t, k, "other").Port
+	if err := k.Run(t.Context(), describe("other", fmt.Sprintf("  proxyPort: %d\n", own)), true, time.Minute, nil); err != nil || listed(t, k, "other").Port != own {
+		t.Errorf("%v", err)
+	}
 }
 
 // A port that another process takes between the choice and the door is not the end of a run

@@ -31,8 +31,16 @@ func (k *Keeper) Run(ctx context.Context, manifest []byte, replace bool, wait ti
 		return err
 	}
 	if replace {
+		// What runs stays where what is to take its place cannot.
+		would := *facts
+		k.mu.Lock()
+		err := k.choosePort(&would)
+		k.mu.Unlock()
+		if err != nil {
+			return err
+		}
 		var e *Error
-		_, err := k.remove(ctx, facts.Name, true, nil, steps(told))
+		_, err = k.remove(ctx, facts.Name, true, nil, steps(told))
 		if err == nil && told != nil {
 			steps(told)(Event{Text: "removed " + facts.Name})
 		}
@@ -183,10 +191,21 @@ const (
 func (k *Keeper) choosePort(f *Facts) error {
 	used := k.ports()
 	if f.Port != 0 {
-		if holder := used[f.Port]; holder != "" {
-			return &Error{Code: CodeTaken, Field: "--proxy-port", Message: fmt.Sprintf("the port %d is that of the workload %s", f.Port, holder), Next: "give another --proxy-port, or none"}
+		taken := &Error{Code: CodeTaken, Field: "--proxy-port", Message: fmt.Sprintf("the port %d is that of the workload %s", f.Port, used[f.Port]), Next: "give another --proxy-port, or none"}
+		switch used[f.Port] {
+		case f.Name: // which is to be replaced
+			return nil
+		case "":
+			ln, err := net.Listen("tcp", net.JoinHostPort(f.Host, strconv.Itoa(f.Port)))
+			if err == nil {
+				return ln.Close()
+			}
+			if taken.Message = err.Error(); inUse(err) {
+				return taken
+			}
+			return nil // Open says what is wrong
 		}
-		return nil
+		return taken
 	}
 	h := fnv.New32a()
 	h.Write([]byte(f.Name))
