@@ -93,11 +93,10 @@ func (d *decoder) custom(n *node, v reflect.Value, path string) bool {
 	}
 	switch u := v.Addr().Interface().(type) {
 	case json.Unmarshaler:
-		text, err := n.json()
-		if err == nil {
-			err = u.UnmarshalJSON(text)
-		}
-		if err != nil {
+		text, bad := n.json()
+		if bad != nil {
+			d.fault(bad, path, compile.ReasonWrongType, "a number that JSON has no form for: give a finite one, or text in quotes")
+		} else if err := u.UnmarshalJSON(text); err != nil {
 			d.fault(n, path, compile.ReasonWrongType, "%s, got %s", d.cause(err, v.Type()), n.describe())
 		}
 		return true

@@ -105,16 +105,15 @@ func (n *node) forget() {
 	}
 }
 
-// json writes a value as JSON. Whole numbers keep every digit.
-func (n *node) json() ([]byte, error) {
+// json writes a value as JSON. Whole numbers keep every digit. bad is the number in it that JSON
+// has no form for; nil for none.
+func (n *node) json() (text []byte, bad *node) {
 	var b strings.Builder
-	if err := n.writeJSON(&b); err != nil {
-		return nil, err
-	}
-	return []byte(b.String()), nil
+	bad = n.writeJSON(&b)
+	return []byte(b.String()), bad
 }
 
-func (n *node) writeJSON(b *strings.Builder) error {
+func (n *node) writeJSON(b *strings.Builder) (bad *node) {
 	switch n.kind {
 	case mapping:
 		b.WriteByte('{')
@@ -124,8 +123,8 @@ func (n *node) writeJSON(b *strings.Builder) error {
 			}
 			b.Write(quoteJSON(m.key))
 			b.WriteByte(':')
-			if err := m.value.writeJSON(b); err != nil {
-				return err
+			if bad := m.value.writeJSON(b); bad != nil {
+				return bad
 			}
 		}
 		b.WriteByte('}')
@@ -136,8 +135,8 @@ func (n *node) writeJSON(b *strings.Builder) error {
 			if i > 0 {
 				b.WriteByte(',')
 			}
-			if err := item.writeJSON(b); err != nil {
-				return err
+			if bad := item.writeJSON(b); bad != nil {
+				return bad
 			}
 		}
 		b.WriteByte(']')
@@ -151,7 +150,7 @@ func (n *node) writeJSON(b *strings.Builder) error {
 	case tagWhole, tagFloat:
 		number, err := jsonNumber(n)
 		if err != nil {
-			return err
+			return n
 		}
 		b.WriteString(number)
 	default:
@@ -170,28 +169,31 @@ func quoteJSON(s string) []byte {
 
 // jsonNumber writes a number of YAML, such as 0x1F or +1, as one of JSON.
 func jsonNumber(n *node) (string, error) {
-	if json.Valid([]byte(n.text)) {
-		return n.text, nil
+	text := decimal(n.text)
+	if json.Valid([]byte(text)) {
+		return text, nil
 	}
 	if n.tag == tagWhole {
-		i, err := whole(n)
-		return strconv.FormatInt(i, 10), err
+		if i, err := whole(n); err == nil {
+			return strconv.FormatInt(i, 10), nil
+		}
+		u, err := strconv.ParseUint(text, 0, 64)
+		return strconv.FormatUint(u, 10), err
 	}
-	f, err := strconv.ParseFloat(strings.ReplaceAll(n.text, "_", ""), 64)
+	f, err := strconv.ParseFloat(text, 64)
 	if err != nil {
-		return "", fmt.Errorf("want a finite number")
+		return "", err
 	}
 	out, err := json.Marshal(f)
-	if err != nil {
-		return "", fmt.Errorf("want a finite number")
-	}
-	return string(out), nil
+	return string(out), err
 }
+
+// decimal is a number without what YAML allows in one and JSON does not.
+func decimal(text string) string { return strings.TrimPrefix(strings.ReplaceAll(text, "_", ""), "+") }
 
 // whole returns the value of a whole number in any notation of YAML.
 func whole(n *node) (int64, error) {
-	text := strings.ReplaceAll(n.text, "_", "")
-	i, err := strconv.ParseInt(strings.TrimPrefix(text, "+"), 0, 64)
+	i, err := strconv.ParseInt(decimal(n.text), 0, 64)
 	if err != nil {
 		return 0, fmt.Errorf("want a whole number of at most 64 bits")
 	}

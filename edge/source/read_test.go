@@ -126,6 +126,33 @@ stringData: {b: plain}
 }
 
 // A document without a kind is a server's spec.config.
+// TestNumbers: a number in a value of any kind is that of the file, in all its digits, or is
+// refused where it stands.
+func TestNumbers(t *testing.T) {
+	for in, want := range map[string]string{
+		"18446744073709551615": "18446744073709551615", "123456789012345678901234567890": "123456789012345678901234567890",
+		"+123456789012345678901234567890": "123456789012345678901234567890", "-123456789012345678901234567890": "-123456789012345678901234567890",
+		"1_000_000_000_000_000_000_000": "1000000000000000000000", "0xFFFFFFFFFFFFFFFF": "18446744073709551615", "0x8000000000000000": "9223372036854775808",
+		"-0x10": "-16", "0o17": "15", "1_0.5": "10.5", "+1.50": "1.50", ".5": "0.5", "018": "18",
+	} {
+		var v struct {
+			Any json.RawMessage `json:"any"`
+		}
+		if err := source.Decode("f.yaml", []byte("any:\n  a: "+in+"\n"), &v).Err(); err != nil || string(v.Any) != `{"a":`+want+`}` {
+			t.Errorf("%s is %s, %v", in, v.Any, err)
+		}
+	}
+	var v struct {
+		Any json.RawMessage `json:"any"`
+		N   int             `json:"n"`
+	}
+	err := source.Decode("f.yaml", []byte("any:\n  a: 1\n  b: [1, .inf]\nn: 123456789012345678901\n"), &v).Err()
+	want := "f.yaml:3: any: a number that JSON has no form for: give a finite one, or text in quotes\nf.yaml:4: n: the number is out of range: it must fit 64 bits"
+	if err == nil || err.Error() != want {
+		t.Errorf("%v\nwant\n%s", err, want)
+	}
+}
+
 func TestConfigFile(t *testing.T) {
 	s := read(t, "a.yaml", "name: demo\ngroupRef: tools\nincomingAuth: {type: anonymous}\n")
 	o := s.Objects[0]

@@ -216,6 +216,10 @@ func (b *builder) scalar(n *node, y *yaml.Node, path string) {
 		}
 	case "!!float":
 		n.tag = tagFloat
+		// The library takes whole numbers beyond 64 bits for others.
+		if text := decimal(y.Value); json.Valid([]byte(text)) && !strings.ContainsAny(text, ".eE") {
+			n.tag, n.text = tagWhole, text
+		}
 	default:
 		n.tag = tagText
 		b.r.fault(n.line, n.column, path, "a YAML tag that starts with ! is not accepted: put quotes around text that starts with !")

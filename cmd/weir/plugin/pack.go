@@ -107,16 +107,17 @@ func (p *Packed) EdgeFilter(project *Project, path string) ([]byte, error) {
 		kind = "starlark"
 	}
 	spec := map[string]any{"type": kind, "source": map[string]string{"path": path}, "sha256": p.Digest}
-	if project.Config != nil {
-		spec["config"] = project.Config
-	}
 	if len(grants) > 0 {
 		spec["grants"] = grants
 	}
 	// Names are sorted, which is the order in which people read a manifest.
-	return yaml.Marshal(map[string]any{
+	text, err := yaml.Marshal(map[string]any{
 		"apiVersion": v1beta1.APIVersion, "kind": "EdgeFilter", "metadata": map[string]string{"name": project.Name}, "spec": spec,
 	})
+	if project.Config != nil { // as JSON, which is YAML: numbers keep every digit
+		text = append(text, "  config: "+string(project.Config)+"\n"...)
+	}
+	return text, err
 }
 
 // Schema returns the JSON Schema of a manifest's configuration, with an indent;
