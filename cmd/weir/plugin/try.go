@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
 	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/cmd/weir/show"
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/source"
 	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/wasm"
@@ -131,9 +131,9 @@ limit.`,
 
 // limitsOf reads the limits of a filter as a manifest has them.
 func limitsOf(text string) (wasm.Limits, error) {
-	filter := v1beta1.EdgeFilter{}
-	if err := yaml.UnmarshalStrict([]byte(text), &filter.Spec.Limits); err != nil {
-		return wasm.Limits{}, cli.Usagef("--limits: %v", err)
+	filter := v1beta1.EdgeFilter{Spec: v1beta1.EdgeFilterSpec{Limits: &v1beta1.FilterLimits{}}}
+	if err := source.Decode("--limits", []byte(text), filter.Spec.Limits).Err(); err != nil {
+		return wasm.Limits{}, cli.Usagef("%v", err)
 	}
 	for _, wrong := range filter.Validate() {
 		if strings.HasPrefix(wrong.Field, "spec.limits") {
