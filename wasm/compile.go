@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -281,6 +282,12 @@ func (m *Module) exports() (required, optional map[string][2]string) {
 
 // contract checks what a module imports and exports against the ABI.
 func (m *Module) contract(p *module) error {
+	exported := func(name string) bool {
+		return slices.ContainsFunc(p.exports, func(e exportEntry) bool { return e.name == name })
+	}
+	if exported(exportMain) && !exported(abi.ExportABI) {
+		return &Refusal{"export", exportMain + " is there and " + abi.ExportABI + " is not: this is a program, such as an MCP server that `weir run` starts, and no guest for weir"}
+	}
 	for _, e := range p.imports {
 		if e.kind != kindFunc {
 			return &Refusal{"import", fmt.Sprintf("%s.%s is not a function: only functions can be imported", e.module, e.name)}

@@ -180,7 +180,7 @@ Rust with the target wasm32-wasip1 (in older compilers wasm32-wasi).`,
   weir plugin build admins-only -o admins-only.wasm`,
 		Args: oneDir,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if server {
+			if server || isServer(dirOf(args)) {
 				return a.buildServer(cmd.Context(), dirOf(args), out)
 			}
 			file, err := a.buildPlugin(cmd.Context(), dirOf(args), out)
@@ -206,6 +206,9 @@ Rust with the target wasm32-wasip1 (in older compilers wasm32-wasi).`,
 
 // buildServer builds the MCP server in a directory.
 func (a *commands) buildServer(ctx context.Context, dir, out string) error {
+	if _, err := os.Stat(filepath.Join(dir, ManifestFile)); err == nil {
+		return cli.Usagef("--server: %s: %s says that it is a guest: leave --server out", dir, ManifestFile)
+	}
 	l, err := LanguageOf(dir)
 	if err != nil {
 		return err

@@ -66,6 +66,9 @@ const maxText = 64 << 20
 func ReadProject(dir string) (*Project, error) {
 	file := filepath.Join(dir, ManifestFile)
 	text, err := edge.ReadFile(file, maxText)
+	if err != nil && isServer(dir) {
+		return nil, fmt.Errorf("%s: an MCP server, and no guest: `weir plugin build` compiles it, and `weir run` starts the module", dir)
+	}
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("%s: %w: `weir plugin new` writes one", file, os.ErrNotExist)
 	}

@@ -36,6 +36,16 @@ func servers(l Language) error {
 	return fmt.Errorf("there are no servers in %s: use one of %s", l.Name, strings.Join(serverLanguages, ", "))
 }
 
+// isServer reports whether a directory is that of an MCP server: it is laid out as one, and no
+// plugin.yaml says that it is a guest.
+func isServer(dir string) bool {
+	there := func(file string) bool {
+		_, err := os.Stat(filepath.Join(dir, file))
+		return err == nil
+	}
+	return !there(ManifestFile) && (there("weir/sdk/server") || there("src/main.rs"))
+}
+
 // BuildServer compiles the server in dir to the file out, and checks it as `weir run` does.
 func BuildServer(ctx context.Context, l Language, dir, out string) error {
 	if err := servers(l); err != nil {
