@@ -5,6 +5,10 @@ import (
 	"sync"
 )
 
+// maxWaiting is how many scripts of one holder wait at a place. More are answered at once: whoever
+// sends them without end would keep all of them in memory for a second each.
+const maxWaiting = 256
+
 // admission bounds how many scripts run at once, in all and of one holder. Who waits
 // gets in as soon as both bounds allow it, and before those who came later, except
 // where only its own holder's bound keeps it out.
@@ -36,13 +40,23 @@ func (a *admission) admit(holder string) {
 }
 
 // enter waits for a place, which the caller gives back by leave. It fails with the
-// cause of ctx when that ends before.
+// cause of ctx when that ends before, and with ErrBusy where too many of the holder wait.
 func (a *admission) enter(ctx context.Context, holder string) error {
 	a.mu.Lock()
 	if a.fits(holder) { // so nobody waits for what this one takes
 		a.admit(holder)
 		a.mu.Unlock()
 		return nil
+	}
+	waiting := 0
+	for _, q := range a.queue {
+		if q.holder == holder {
+			waiting++
+		}
+	}
+	if waiting >= maxWaiting {
+		a.mu.Unlock()
+		return ErrBusy
 	}
 	e := &entrant{holder, make(chan struct{})}
 	a.queue = append(a.queue, e)

@@ -1,10 +1,13 @@
 package sandbox
 
 import (
+	"errors"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/weir-edge/weir/edge/edgetest/fake"
 	"github.com/weir-edge/weir/scripting"
@@ -17,7 +20,7 @@ func TestCompilingTakesTurns(t *testing.T) {
 	var (
 		c     = NewCompiler()
 		text  = strings.Repeat("a=1\n", 16<<10)
-		many  = 20 * turns.Most()
+		many  = min(20*turns.Most(), maxWaiting)
 		ended atomic.Int64
 		all   sync.WaitGroup
 	)
@@ -36,4 +39,61 @@ func TestCompilingTakesTurns(t *testing.T) {
 		t.Errorf("%d scripts of another client were compiled before it", n)
 	}
 	all.Wait()
+}
+
+// TestWaitingIsBounded: of one client so many scripts wait for the compiler, and for a place to
+// run, and the next one is answered at once. Another client waits as ever.
+func TestWaitingIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, a := NewCompiler(), newAdmission(1, 1)
+		var places []*turns.Turn
+		for range turns.Most() {
+			places = append(places, c.places.Turn("first", 0))
+			if err := places[len(places)-1].Begin(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := a.enter(t.Context(), "first"); err != nil {
+			t.Fatal(err)
+		}
+		compile := func(holder string) error {
+			_, err := c.Compile(t.Context(), holder, "f.star", "return 1", scripting.Scope{})
+			return err
+		}
+		run := func(holder string) error {
+			err := a.enter(t.Context(), holder)
+			if err == nil {
+				a.leave(holder)
+			}
+			return err
+		}
+		var all sync.WaitGroup
+		for _, do := range []func(string) error{compile, run} {
+			wait := func(holder string) {
+				all.Go(func() {
+					if err := do(holder); err != nil {
+						t.Errorf("%s: %v", holder, err)
+					}
+				})
+			}
+			for range maxWaiting {
+				wait("loud")
+			}
+			synctest.Wait()
+			start := time.Now()
+			if err := do("loud"); !errors.Is(err, ErrBusy) || time.Since(start) > 0 {
+				t.Errorf("one more: %v after %v", err, time.Since(start))
+			}
+			wait("quiet")
+			synctest.Wait()
+		}
+		for _, place := range places {
+			place.Rest()
+		}
+		a.leave("first")
+		all.Wait()
+		if c.waiting.running != 0 || len(a.queue) != 0 {
+			t.Errorf("%d still wait for the compiler, %d to run", c.waiting.running, len(a.queue))
+		}
+	})
 }
