@@ -132,15 +132,16 @@ func (t *task) asked(kind Kind, tool string, args []byte) (starlark.Value, error
 	return nil, &raised{fault: fault.Fault, tool: tool, data: value}
 }
 
-// raised is an error that attempt() catches: of a tool, or of fail().
+// raised is an error that attempt() catches: of a tool, of a host, or of fail().
 type raised struct {
-	fault Fault
-	tool  string         // "" for fail()
-	data  starlark.Value // nil for none
+	fault  Fault
+	tool   string         // "" for none
+	data   starlark.Value // nil for none
+	failed bool           // by fail()
 }
 
 func (e *raised) Error() string {
-	if e.tool == "" {
+	if e.failed {
 		return "fail: " + e.fault.Message
 	}
 	return e.fault.Message
@@ -152,7 +153,7 @@ func fail(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, nam
 	if err != nil {
 		return nil, err
 	}
-	return nil, &raised{fault: Fault{Message: text}}
+	return nil, &raised{fault: Fault{Message: text}, failed: true}
 }
 
 func printLine(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, named []starlark.Tuple) (starlark.Value, error) {

@@ -60,7 +60,7 @@ func TestLoad(t *testing.T) {
 		{"subscribe('on_call_request', hold=True)" + passes, `on_call_request is not asked about answers`},
 		{"subscribe('on_http_request', blocking=True)\ndef on_http_request(c):\n    pass", `on_http_request is no hook at which anything may be waited for`},
 		{"for i in range(300):\n    subscribe('on_call_request')" + passes, `subscribe: more than 256 subscriptions`},
-		{"pattern('(')" + passes, "f.star:1:8: fail: pattern: error parsing regexp: missing closing ): `(`"},
+		{"pattern('(')" + passes, "f.star:1:8: pattern: error parsing regexp: missing closing ): `(`"},
 		{"for i in range(65):\n    pattern('a')" + passes, `pattern: more than 64 patterns`},
 		{"\x00", `f.star:1:1: a NUL character`},
 		{"\xff", `f.star:1:1: the text is not UTF-8`},
