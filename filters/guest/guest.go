@@ -228,7 +228,7 @@ func (s *Spec) misfits(about *wasm.About) []fault {
 	if s.Memory > 0 && int64(about.Minimum) > s.Memory {
 		all = append(all, fault{"limits.memory", fmt.Sprintf("the module starts with %d bytes: allow at least as many", about.Minimum)})
 	}
-	if err := conforms(about.Manifest, s.Config); err != nil {
+	if err := Conforms(about.Manifest, s.Config); err != nil {
 		all = append(all, fault{"config", err.Error()})
 	}
 	return all

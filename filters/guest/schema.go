@@ -27,14 +27,14 @@ func optionalGrants(text []byte) []string {
 		Optional []string `json:"optionalGrants"`
 	}
 	if len(text) == 0 || len(text) > maxManifest || json.Unmarshal(text, &m) != nil {
-		return nil // conforms says why
+		return nil // Conforms says why
 	}
 	return m.Optional
 }
 
-// conforms checks a configuration against the schema in a module's manifest.
-// A module without a schema takes any.
-func conforms(text []byte, config string) error { return conformsTo("module", text, config) }
+// Conforms checks a configuration, JSON text of an object or "" for none, against the schema in
+// a module's manifest. A module without a schema takes any.
+func Conforms(manifest []byte, config string) error { return conformsTo("module", manifest, config) }
 
 // conformsTo names what the manifest is of.
 func conformsTo(what string, text []byte, config string) error {
@@ -71,6 +71,9 @@ func conformsTo(what string, text []byte, config string) error {
 // plain returns an error as one line of bounded length.
 func plain(err error) string {
 	text := strings.Join(strings.Fields(err.Error()), " ")
+	if wrong := new(json.UnmarshalTypeError); errors.As(err, &wrong) { // which speaks of types of Go
+		text = wrong.Field[strings.LastIndexByte(wrong.Field, '.')+1:] + ": it cannot be a " + wrong.Value
+	}
 	if len(text) > 500 {
 		text = strings.ToValidUTF8(text[:497], "") + "…"
 	}

@@ -66,6 +66,11 @@ func Pack(ctx context.Context, p *Project, file, cache string) (*Packed, error) 
 	if err != nil {
 		return nil, err
 	}
+	if content, err := section(module, manifestSection); err != nil {
+		return nil, err
+	} else if err := guest.Conforms(content, string(p.Config)); err != nil {
+		return nil, fmt.Errorf("%s: config: %w", ManifestFile, err)
+	}
 	return &Packed{Module: module, Manifest: &manifest, Digest: digest(module)}, nil
 }
 
