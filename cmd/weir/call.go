@@ -167,7 +167,7 @@ func (a *app) object(flag, example, given string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: give a JSON object, @FILE, or - for standard input", flag, err)
 	}
-	text = bytes.TrimSpace(text)
+	text = bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff"))) // as manifests may begin with
 	if err := mcp.Valid(text); err != nil {
 		return nil, usagef("%s: not JSON: %s: give an object, such as %s '%s'", from, err, flag, example)
 	}
