@@ -63,7 +63,7 @@ var (
 	errFuel     = errors.New("out of fuel")
 	errDeadline = errors.New("out of time")
 	errDeep     = errors.New("functions call each other too deep")
-	errABI      = errors.New("argument of a host function outside of memory")
+	errABI      = errors.New("it points outside of memory")
 	errCanceled = errors.New("the call is not wanted any more")
 	errExit     = errors.New("the guest ended itself")
 )

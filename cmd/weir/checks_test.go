@@ -212,6 +212,8 @@ func faultyModules() map[string]string {
 		"nowhere": {Answer: op(abi.OpSetArg, "pointer", "/a/b", "raw", "1")},
 		"cookie":  {Answer: []byte{}, Sees: "cookie"},
 		"redact":  {Answer: op(abi.OpRedact, "pointer", "/a", "text", "x")},
+		"forges":  {Answer: []byte{}, Sees: "a\n\nHOOK  OF\ton_nothing", Manifest: `{"name":"x\ngrants   none\ny","version":"1\t2","grants":["kv\nz"]}`},
+		"unclear": {Answer: []byte{}, Manifest: `{"name":1}`},
 	} {
 		given[name+".wasm"] = string(m.Bytes())
 	}

@@ -118,7 +118,7 @@ func (a *commands) writeReport(r *Report) error {
 		return err
 	}
 	if !r.Started {
-		fmt.Fprintf(a.Out, "\nIt does not start: %s\n", edge.Clean(r.Refused))
+		fmt.Fprintf(a.Out, "\nIt does not start: %s\n", strings.Join(strings.Fields(edge.Clean(r.Refused)), " "))
 		fmt.Fprintf(a.Out, "It has functions for: %s\n", list(r.Functions, "no hook"))
 	} else {
 		rows = [][]string{{"HOOK", "OF", "SEES"}}

@@ -157,7 +157,7 @@ func ManifestOf(module []byte) (*Manifest, error) {
 	}
 	var m Manifest
 	if err := json.Unmarshal(content, &m); err != nil {
-		return nil, fmt.Errorf("section %s: %w", manifestSection, err)
+		return nil, fmt.Errorf("section %s: it is no manifest: `weir plugin pack` writes one", manifestSection)
 	}
 	return &m, nil
 }

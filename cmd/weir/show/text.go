@@ -15,11 +15,12 @@ func FirstLine(s string) string {
 	return strings.TrimSpace(strings.ReplaceAll(edge.Clean(line), "\t", " "))
 }
 
-// Table writes rows in columns.
+// Table writes rows in columns, each on one line: no cell can say what looks like another row.
 func Table(w io.Writer, rows [][]string) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	for _, row := range rows {
-		fmt.Fprintln(t, strings.TrimRight(strings.Join(row, "\t"), "\t"))
+		line := strings.NewReplacer("\n", " ", "\t", " ", "\x00", "\t").Replace(strings.Join(row, "\x00"))
+		fmt.Fprintln(t, strings.TrimRight(line, "\t"))
 	}
 	return t.Flush()
 }
