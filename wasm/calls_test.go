@@ -34,7 +34,7 @@ func byCommand() *encoder {
 }
 
 func TestW09(t *testing.T) {
-	g := open(t, byCommand().bytes(), func(b *Binding) { b.Limits.Timeout, b.Limits.Instances = 5*time.Millisecond, 1 })
+	g := open(t, byCommand().bytes(), func(b *Binding) { b.Limits.Timeout, b.Limits.Fuel, b.Limits.Instances = 5*time.Millisecond, 1<<50, 1 })
 	for i, c := range []struct {
 		input string
 		want  Reason
