@@ -342,6 +342,8 @@ func want(t reflect.Type) string {
 		t = t.Elem()
 	}
 	switch {
+	case t == reflect.TypeFor[json.RawMessage](), t == reflect.TypeFor[v1beta1.JSONValue]():
+		return "a value"
 	case t == reflect.TypeFor[compile.Hidden]():
 		return "base64 text"
 	case t.Kind() == reflect.String, reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()):

@@ -176,7 +176,7 @@ func (c *Case) check(path string, f *Fixtures, byName map[string]*Case, d *sourc
 	case byName[c.Name] != nil:
 		d.Fault(path+".name", "there is another case called %q: rename one", c.Name)
 	default:
-		byName[c.Name] = c
+		defer func() { byName[c.Name] = c }() // none comes before itself
 	}
 	if _, ok := abi.HookNamed(c.Hook); c.Hook != "" && !ok {
 		d.Fault(path+".hook", "there is no hook %q%s", c.Hook, meant(c.Hook, hookNames()))
@@ -210,7 +210,7 @@ func (c *Case) check(path string, f *Fixtures, byName map[string]*Case, d *sourc
 		at := fmt.Sprintf("%s.after[%d]", path, i)
 		before := byName[name]
 		switch {
-		case before == nil || before == c:
+		case before == nil:
 			d.Fault(at, "there is no case %q above this one%s", name, meant(name, slices.Sorted(maps.Keys(byName))))
 		case before.given() != c.given():
 			d.Fault(at, "%q has another config, grants, keys or isolation: only what the same guest was asked can come before", name)
@@ -271,7 +271,7 @@ func (v verb) normal(path string, fields map[string]any, d *source.Document) map
 			d.Fault(path+"."+field, "unknown field%s", meant(field, own))
 		}
 	}
-	if code, ok := fields["code"].(string); ok && v.has('c') && !contains(codes, code) {
+	if code := fmt.Sprint(fields["code"]); fields["code"] != nil && v.has('c') && !contains(codes, code) {
 		d.Fault(path+".code", "there is no code %q%s", code, meant(code, codes))
 	}
 	for letter, field := range fieldNames {
