@@ -119,7 +119,7 @@ func MeasureProgram(ctx context.Context, p *Program, f *Fixtures, limits wasm.Li
 	if err != nil {
 		return nil, err
 	}
-	b := &Bench{Limits: Cost{limits.Timeout, uint64(limits.Fuel), limits.Memory, limits.Input, limits.Output}}
+	b := &Bench{Limits: Cost{limits.Timeout, uint64(limits.Fuel), limits.Memory, limits.Input, limits.Output}, Cases: []Figures{}, Sweeps: []Sweep{}}
 	longest := make(map[string]*Case)
 	var hooks []string
 	for i := range f.Cases {

@@ -329,7 +329,11 @@ func (t *target) manifest() (*Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ManifestOf(module)
+	m, err := ManifestOf(module)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", t.module, err)
+	}
+	return m, err
 }
 
 // kind says what the target is, for people.

@@ -45,8 +45,8 @@ it imports are the functions that it calls which stand behind grants.`,
 			if config == "" && t.project != nil {
 				config = string(t.project.Config)
 			}
-			if config != "" && !json.Valid([]byte(config)) {
-				return cli.Usagef("--config: it is no JSON")
+			if config = strings.TrimSpace(config); config != "" && (config[0] != '{' || !json.Valid([]byte(config))) {
+				return cli.Usagef("--config: it is no JSON object")
 			}
 			r, err := Inspect(cmd.Context(), t.module, CacheDir(), config)
 			if err != nil {
