@@ -13,7 +13,6 @@ import (
 
 	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/edge"
-	"github.com/weir-edge/weir/filters/guest"
 )
 
 // commands are those of a process.
@@ -325,15 +324,7 @@ func (t *target) manifest() (*Manifest, error) {
 	if IsScript(t.module) {
 		return nil, nil
 	}
-	module, err := guest.ReadModule(t.module)
-	if err != nil {
-		return nil, err
-	}
-	m, err := ManifestOf(module)
-	if err != nil {
-		err = fmt.Errorf("%s: %w", t.module, err)
-	}
-	return m, err
+	return manifestIn(t.module)
 }
 
 // kind says what the target is, for people.

@@ -148,11 +148,11 @@ func ParseFixtures(file string, text []byte) (*Fixtures, error) {
 // under a path.
 func checkNames(path string, grants []string, isolation string, d *source.Document) {
 	for i, g := range grants {
-		if !contains(grantNames, g) {
+		if !slices.Contains(grantNames, g) {
 			d.Fault(fmt.Sprintf("%sgrants[%d]", path, i), "there is no grant %q%s", g, meant(g, grantNames))
 		}
 	}
-	if isolation != "" && !contains(isolations, isolation) {
+	if isolation != "" && !slices.Contains(isolations, isolation) {
 		d.Fault(path+"isolation", "there is no isolation %q%s", isolation, meant(isolation, isolations))
 	}
 }
@@ -267,11 +267,11 @@ func (v verb) normal(path string, fields map[string]any, d *source.Document) map
 	}
 	own := v.names()
 	for _, field := range slices.Sorted(maps.Keys(fields)) {
-		if !contains(own, field) {
+		if !slices.Contains(own, field) {
 			d.Fault(path+"."+field, "unknown field%s", meant(field, own))
 		}
 	}
-	if code := fmt.Sprint(fields["code"]); fields["code"] != nil && v.has('c') && !contains(codes, code) {
+	if code := fmt.Sprint(fields["code"]); fields["code"] != nil && v.has('c') && !slices.Contains(codes, code) {
 		d.Fault(path+".code", "there is no code %q%s", code, meant(code, codes))
 	}
 	for letter, field := range fieldNames {

@@ -3,14 +3,12 @@ package plugin
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/kv"
-	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/wasm"
 )
 
@@ -49,7 +47,7 @@ func Inspect(ctx context.Context, file, cache, config string) (*Report, error) {
 		r.Grants = []string{}
 	}
 	if r.Manifest != nil {
-		r.Grants = slices.DeleteFunc(r.Grants, func(g string) bool { return contains(r.Manifest.OptionalGrants, g) })
+		r.Grants = slices.DeleteFunc(r.Grants, func(g string) bool { return slices.Contains(r.Manifest.OptionalGrants, g) })
 	}
 	store := kv.Memory(kv.Limits{})
 	defer store.Close()
@@ -80,14 +78,9 @@ func (r *Report) look(p *Program) error {
 	for _, h := range p.module.Hooks {
 		r.Functions = append(r.Functions, h.String())
 	}
-	binary, err := guest.ReadModule(r.File)
-	if err != nil {
-		return err
-	}
-	if r.Manifest, err = ManifestOf(binary); err != nil {
-		return fmt.Errorf("%s: %w", r.File, err)
-	}
-	return nil
+	var err error
+	r.Manifest, err = manifestIn(r.File)
+	return err
 }
 
 // Lenient is a place for a guest in which everything is granted.

@@ -2,10 +2,12 @@ package plugin
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -111,7 +113,7 @@ func (p *Project) check(d *source.Document) {
 	for i, g := range p.Grants {
 		list, listed := lists[g]
 		switch {
-		case !contains(grantNames, g):
+		case !slices.Contains(grantNames, g):
 			d.Fault(fmt.Sprintf("grants[%d]", i), "there is no %q%s", g, meant(g, grantNames))
 		case listed && len(list) == 0:
 			d.Fault(fmt.Sprintf("grants[%d]", i), "%s is granted for what is listed: add the list %s beside grants", g, g)
@@ -119,14 +121,14 @@ func (p *Project) check(d *source.Document) {
 	}
 	for i, g := range p.OptionalGrants {
 		switch {
-		case !contains(grantNames, g):
+		case !slices.Contains(grantNames, g):
 			d.Fault(fmt.Sprintf("optionalGrants[%d]", i), "there is no %q%s", g, meant(g, grantNames))
-		case contains(p.Grants, g):
+		case slices.Contains(p.Grants, g):
 			d.Fault(fmt.Sprintf("optionalGrants[%d]", i), "%s stands in grants, too: the guest works without it, or it does not", g)
 		}
 	}
 	for _, g := range slices.Sorted(maps.Keys(lists)) {
-		if len(lists[g]) > 0 && !contains(p.Grants, g) {
+		if len(lists[g]) > 0 && !slices.Contains(p.Grants, g) {
 			d.Fault(g, "listed and not granted: name %s in grants, too", g)
 		}
 	}
@@ -140,15 +142,6 @@ func (p *Project) check(d *source.Document) {
 	}
 }
 
-func contains(list []string, s string) bool {
-	for _, e := range list {
-		if e == s {
-			return true
-		}
-	}
-	return false
-}
-
 // ManifestOf returns what a module says of itself, nil when it says nothing.
 func ManifestOf(module []byte) (*Manifest, error) {
 	content, err := section(module, manifestSection)
@@ -160,6 +153,19 @@ func ManifestOf(module []byte) (*Manifest, error) {
 		return nil, fmt.Errorf("section %s: it is no manifest: `weir plugin pack` writes one", manifestSection)
 	}
 	return &m, nil
+}
+
+// manifestIn returns what the module of a file says of itself, nil when it says nothing.
+func manifestIn(file string) (*Manifest, error) {
+	module, err := guest.ReadModule(file)
+	if err != nil {
+		return nil, err
+	}
+	m, err := ManifestOf(module)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", file, err)
+	}
+	return m, err
 }
 
 // with returns the module with a manifest in the place of any that it had.
@@ -176,9 +182,9 @@ func (m *Manifest) with(module []byte) ([]byte, error) {
 			out = append(out, whole...)
 		}
 	})
-	body := append(uvarint(nil, len(manifestSection)), manifestSection...)
+	body := append(binary.AppendUvarint(nil, uint64(len(manifestSection))), manifestSection...)
 	body = append(body, bytes.TrimSpace(content.Bytes())...)
-	return append(uvarint(append(out, 0), len(body)), body...), err
+	return append(binary.AppendUvarint(append(out, 0), uint64(len(body))), body...), err
 }
 
 // header is the length of what every module begins with.
@@ -221,31 +227,17 @@ func section(module []byte, name string) (found []byte, err error) {
 	return found, err
 }
 
-// length reads a number of at most 32 bits, and how many bytes it takes.
+// length reads a number of at most 31 bits, and how many bytes it takes.
 func length(b []byte) (n, size int, ok bool) {
-	for size < len(b) && size < 5 {
-		n |= int(b[size]&0x7f) << (7 * size)
-		size++
-		if b[size-1] < 0x80 {
-			return n, size, true
-		}
-	}
-	return 0, 0, false
-}
-
-func uvarint(b []byte, n int) []byte {
-	for n >= 0x80 {
-		b = append(b, byte(n)|0x80)
-		n >>= 7
-	}
-	return append(b, byte(n))
+	v, size := binary.Uvarint(b[:min(len(b), 5)])
+	return int(v), size, size > 0 && v <= math.MaxInt32
 }
 
 // hooksOf are the hooks that a guest subscribes to.
 func hooksOf(g guest.Engine) []string {
 	var hooks []string
 	for _, s := range g.Subscriptions() {
-		if name := s.Hook.String(); !contains(hooks, name) {
+		if name := s.Hook.String(); !slices.Contains(hooks, name) {
 			hooks = append(hooks, name)
 		}
 	}

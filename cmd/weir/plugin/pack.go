@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"sigs.k8s.io/yaml"
 
@@ -37,7 +38,7 @@ func Pack(ctx context.Context, p *Project, file, cache string) (*Packed, error) 
 	}
 	defer m.Close()
 	for _, g := range m.grants() {
-		if !contains(p.Grants, g) && !contains(p.OptionalGrants, g) {
+		if !slices.Contains(p.Grants, g) && !slices.Contains(p.OptionalGrants, g) {
 			return nil, fmt.Errorf("the %s asks for what needs the grant %s: name it in grants of %s, or in optionalGrants if the guest works without it", m.kind(), g, ManifestFile)
 		}
 	}

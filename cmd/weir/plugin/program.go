@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/weir-edge/weir/edge"
@@ -119,7 +120,7 @@ func (p *Program) grants() []string {
 	}
 	var all []string
 	for _, n := range p.script.Needs {
-		if !contains(all, n.Grant) {
+		if !slices.Contains(all, n.Grant) {
 			all = append(all, n.Grant)
 		}
 	}

@@ -116,7 +116,7 @@ func (h *host) ask(ctx context.Context, c *Case, hook abi.Hook, record []byte) (
 // claimsOf are the pointers of the grant claims: in fixtures, which have the claims
 // that they write, it is granted for all of them.
 func claimsOf(g guest.Engine, grants []string) (pointers []string) {
-	if !contains(grants, abi.GrantClaims) {
+	if !slices.Contains(grants, abi.GrantClaims) {
 		return nil
 	}
 	for _, s := range g.Subscriptions() {
