@@ -3,6 +3,7 @@ package wasm
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/weir-edge/weir/sdk/abi"
@@ -33,5 +34,8 @@ func TestCheck(t *testing.T) {
 	var refusal *Refusal
 	if _, err := Check([]byte("\x00asm\x01\x00\x00\x00")); !errors.As(err, &refusal) {
 		t.Errorf("a module without the exports of a guest: %v", err)
+	}
+	if _, err := Check(waiting()); err == nil || !strings.Contains(err.Error(), "_start is there and weir_abi is not: this is a program") {
+		t.Errorf("a server: %v", err)
 	}
 }

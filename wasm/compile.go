@@ -280,12 +280,13 @@ func (m *Module) exports() (required, optional map[string][2]string) {
 	return required, optional
 }
 
+func (p *module) exported(name string) bool {
+	return slices.ContainsFunc(p.exports, func(e exportEntry) bool { return e.name == name })
+}
+
 // contract checks what a module imports and exports against the ABI.
 func (m *Module) contract(p *module) error {
-	exported := func(name string) bool {
-		return slices.ContainsFunc(p.exports, func(e exportEntry) bool { return e.name == name })
-	}
-	if exported(exportMain) && !exported(abi.ExportABI) {
+	if p.exported(exportMain) && !p.exported(abi.ExportABI) {
 		return &Refusal{"export", exportMain + " is there and " + abi.ExportABI + " is not: this is a program, such as an MCP server that `weir run` starts, and no guest for weir"}
 	}
 	for _, e := range p.imports {

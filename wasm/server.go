@@ -85,6 +85,9 @@ const exportMain = "_start"
 
 // serverContract checks what a server imports and exports.
 func (m *Module) serverContract(p *module) error {
+	if p.exported(abi.ExportABI) && !p.exported(exportMain) {
+		return &Refusal{"export", abi.ExportABI + " is there and " + exportMain + " is not: this is a guest, which an EdgeFilter puts into an edge, and no MCP server"}
+	}
 	functions := wasi.Functions()
 	for _, e := range p.imports {
 		name := e.module + "." + e.name
