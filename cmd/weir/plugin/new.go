@@ -41,6 +41,9 @@ func layOut(dir, name, language string, from ...string) ([]string, error) {
 	if !projectName.MatchString(name) {
 		return nil, fmt.Errorf("%q: use small letters, digits and -, at most 63, for the name of a guest", name)
 	}
+	if language == "rust" && (name[0] <= '9' || name == "weir") {
+		return nil, fmt.Errorf("%q: a crate begins with a letter, and is not called as the SDK: choose another name", name)
+	}
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
 		return nil, fmt.Errorf("%s: there are files in it: name a directory that is new or empty", dir)
 	} else if err != nil && !errors.Is(err, os.ErrNotExist) {
