@@ -194,6 +194,18 @@ func TestZ22Config(t *testing.T) {
 // answer.
 func TestZ36Mistakes(t *testing.T) { mistakes(t, "plugin", faultyModules()) }
 
+// TestPluginTestSaysAll: where the report of the cases cannot be written, they did not pass.
+func TestPluginTestSaysAll(t *testing.T) {
+	t.Chdir(t.TempDir())
+	written(t, map[string]string{
+		"f.star": "def on_call_request(c):\n    return None\n", "f.yaml": "cases: [{name: a, hook: on_call_request, input: {tool: x}}]\n",
+	})
+	var said strings.Builder
+	if code := runWeir([]string{"plugin", "test", "f.star", "--fixtures", "f.yaml"}, failing{}, &said); code != exitFault || !strings.Contains(said.String(), "no space left") {
+		t.Errorf("%d, %s", code, said.String())
+	}
+}
+
 // faultyModules are guests that do what they should not, by their files.
 func faultyModules() map[string]string {
 	op := func(kind int, fields ...string) []byte {

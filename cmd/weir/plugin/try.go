@@ -60,11 +60,11 @@ The guest of a directory is built first; FILE is a module or a script.`,
 						fmt.Fprintf(a.Out, "      %s\n", edge.Clean(line))
 					}
 				}
-				fmt.Fprintf(a.Out, "%d passed, %d failed\n", len(f.Cases)-failed, failed)
+				_, err := fmt.Fprintf(a.Out, "%d passed, %d failed\n", len(f.Cases)-failed, failed)
 				if failed > 0 {
 					return cli.Said(cli.ExitFault)
 				}
-				return nil
+				return err
 			})
 		},
 	}
