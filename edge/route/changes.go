@@ -32,7 +32,7 @@ type hub struct {
 	waiting     map[string]int          // subscriptions by holder
 }
 
-// newHub begins to listen to the backends.
+// newHub makes a hub that does not listen yet.
 func newHub(s *Server) *hub {
 	h := &hub{
 		s: s, ears: make(map[string]*edge.Session, len(s.Backends)),
@@ -40,15 +40,21 @@ func newHub(s *Server) *hub {
 	}
 	h.life, h.end = context.WithCancel(context.Background())
 	for _, b := range s.Backends {
-		ear := &edge.Session{Version: mcp.V2511, Info: s.o.Client, Capabilities: []byte("{}")}
-		h.ears[b.Name] = ear
+		h.ears[b.Name] = &edge.Session{Version: mcp.V2511, Info: s.o.Client, Capabilities: []byte("{}")}
+	}
+	return h
+}
+
+// open begins to listen to the backends, whose lists are in the server's book by now.
+func (h *hub) open() {
+	for _, b := range h.s.Backends {
+		ear := h.ears[b.Name]
 		h.work.Go(func() {
-			defer edge.Contain(s.o.Log, "hub")
+			defer edge.Contain(h.s.o.Log, "hub")
 			defer ear.End()
 			h.hear(b, ear)
 		})
 	}
-	return h
 }
 
 // close ends the listening and waits for it.

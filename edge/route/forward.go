@@ -112,6 +112,7 @@ func (s *Server) Open(overrides edge.Overrides, before *catalog.Book, bestEffort
 	for i, b := range s.Backends {
 		sources[i] = source{b}
 	}
+	s.hub = newHub(s) // before the book, which tells it of changes at once
 	s.Book = catalog.Open(catalog.Config{
 		Rules: s.o.Rules, Own: catalog.Offer{Tools: s.o.Own}, Sources: sources, Overrides: overrides, Before: before, BestEffort: bestEffort, Interval: interval,
 		Wait: s.o.Wait, Log: s.o.Log,
@@ -124,7 +125,7 @@ func (s *Server) Open(overrides edge.Overrides, before *catalog.Book, bestEffort
 			}
 		},
 	})
-	s.hub = newHub(s)
+	s.hub.open()
 }
 
 // Close stops listening to the backends. Exchanges can still be answered, except lists.
