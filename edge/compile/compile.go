@@ -320,7 +320,7 @@ func (c *compiler) follow(o *object, g *given, r reference) {
 		case optional || c.set.Incomplete:
 		case c.set.Part:
 			o.wrong[g.path] = true // nothing more is to be said of what it leads to
-			c.find(Warning, o, g.path, ReasonOutside, "leads out of this part of the set: %s %q has to be in the rest%s", r.to, brief(g.value), c.near(r.to, g.value))
+			c.outside(o, g.path, r.to, g.value, c.named(r.to))
 		default:
 			c.fail(o, g.path, ReasonNotFound, "there is no %s %q%s", r.to, brief(g.value), c.nearest(r.to, g.value))
 			c.guess(o, g, r)
@@ -368,16 +368,16 @@ func (m *ConfigMap) entry(key string) (string, bool) {
 	return string(b), ok
 }
 
-// near ends a message about a name of kind that may be one of another part of
+// outside warns of a name of what that is none of names and may be one of another part of
 // the set.
-func (c *compiler) near(kind, name string) string {
-	if len(c.report.Findings) > maxErrors {
-		return "" // So many names would take long to compare.
+func (c *compiler) outside(o *object, path, what, name string, names []string) {
+	unless := ""
+	if len(c.report.Findings) <= maxErrors { // so many names would take long to compare
+		if word, ok := near.Word(name, names); ok {
+			unless = ", unless " + brief(word) + " is meant"
+		}
 	}
-	if word, ok := near.Word(name, c.named(kind)); ok {
-		return ", unless " + brief(word) + " is meant"
-	}
-	return ""
+	c.find(Warning, o, path, ReasonOutside, "leads out of this part of the set: %s %q has to be in the rest%s", what, brief(name), unless)
 }
 
 // named returns the names of the objects of a kind.

@@ -93,15 +93,18 @@ func (c *compiler) names(o *object, s *v1beta1.VirtualMCPServer, backends []Back
 	for _, b := range backends {
 		names = append(names, b.Name)
 	}
-	if len(names) == 0 {
-		return // That there are none was said.
+	if len(names) == 0 || c.set.Incomplete {
+		return // That there are none was said, or that not all could be read.
 	}
-	if !c.whole() && (s.Spec.Config == nil || len(s.Spec.Config.Backends) == 0) {
-		return // The rest of the set may have the others.
-	}
+	// The rest of a set may have more backends, unless the server lists them itself.
+	part := c.set.Part && (s.Spec.Config == nil || len(s.Spec.Config.Backends) == 0)
 	// What is wrong at path may be what stands under the name.
 	below := func(path, name string) {
-		if !slices.Contains(names, name) {
+		switch {
+		case slices.Contains(names, name):
+		case part:
+			c.outside(o, path, "the backend", name, names)
+		default:
 			c.fail(o, path, ReasonNotFound, "%s has no backend %q%s", o.ref, brief(name), suggest(name, names, ""))
 		}
 	}
