@@ -221,8 +221,36 @@ func (s *Server) Lookup(_ string, thing edge.Thing, name string) *edge.Target {
 	return c.Lookup(thing, name)
 }
 
+// unlisted returns the error for what a backend may have that could never be asked for its
+// list; nil where none is like that. Policies have judged the message: what they deny, and
+// what nobody knows, is one answer to a client.
+func (s *Server) unlisted(m *mcp.Message) error {
+	thing, name := edge.Resource, ""
+	switch m.Method {
+	case "tools/call":
+		thing, name = edge.Tool, m.Text("name")
+	case "prompts/get":
+		thing, name = edge.Prompt, m.Text("name")
+	case "resources/read", "resources/subscribe", "resources/unsubscribe":
+	default:
+		return nil
+	}
+	for _, b := range s.Backends {
+		if b.Personal() || name != "" && !s.o.Rules.May(b.Name, name) {
+			continue // away and withheld have said what is to be said of a user's own lists
+		}
+		if err := s.Book.Fault(nil, b.Name, thing); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // unknown returns the error for a message without a target.
-func unknown(m *mcp.Message) error {
+func (s *Server) unknown(m *mcp.Message) error {
+	if err := s.unlisted(m); err != nil {
+		return err
+	}
 	switch m.Method {
 	case "resources/read", "resources/subscribe", "resources/unsubscribe":
 		return &edge.Error{

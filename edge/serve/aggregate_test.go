@@ -349,6 +349,50 @@ func TestAggregateBackendDown(t *testing.T) {
 	}
 }
 
+// TestAggregateNeverListed: what a backend may have that could never be asked for its lists is
+// not said to be nowhere. A policy denies it like all that nobody knows.
+func TestAggregateNeverListed(t *testing.T) {
+	t.Parallel()
+	for name, of := range map[string]struct{ more, policy, unknown string }{
+		"prefix":        {unknown: "up_nothing"},
+		"priority":      {more: priority},
+		"with a policy": {more: priority, policy: `permit(principal, action, resource) when { resource.name == "echo" };`},
+		"manual":        {more: "aggregation: {conflictResolution: manual}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			up, down := edgetest.NewServer(t, edgetest.Legacy), edgetest.NewServer(t, edgetest.Legacy)
+			offers(up, "echo")
+			down.Close()
+			yaml := group(map[string]*edgetest.Server{"up": up, "down": down}, of.more)
+			if of.policy != "" {
+				yaml = strings.Replace(yaml, "{type: anonymous}", fmt.Sprintf("{type: anonymous, authz: {type: policy, policies: [%q]}}", of.policy), 1)
+			}
+			e := edgetest.Start(t, yaml)
+			f := &front{Edge: e, client: e.NewClient()}
+			c := f.callerOf(t, edgetest.Modern, "")
+			ask := func(want int, method, params string) {
+				t.Helper()
+				r := c.request(t, "1", method, params)
+				if named := strings.Contains(string(r.Body), `backend \"down\" unavailable`); r.Status != want || named != (want == 502) {
+					t.Errorf("%s %s: status %d, want %d: %s", method, params, r.Status, want, r.Body)
+				}
+			}
+			away := 502
+			if of.policy != "" {
+				away = 403
+			}
+			ask(away, "resources/read", `{"uri":"test://nowhere"}`)
+			if of.unknown != "" {
+				ask(400, "tools/call", edgetest.CallParams(of.unknown, "{}"))
+				return
+			}
+			ask(away, "tools/call", edgetest.CallParams("nothing", "{}"))
+			ask(200, "tools/call", edgetest.CallParams("echo", "{}"))
+		})
+	}
+}
+
 // TestStatusReport logs a status that has changed, as often as it is told to.
 func TestStatusReport(t *testing.T) {
 	t.Parallel()
