@@ -90,3 +90,38 @@ spec:
 		})
 	}
 }
+
+// TestIncomingCABundle: the file with the authorities of an identity provider is read again with
+// the configuration, and one that holds none is an error.
+func TestIncomingCABundle(t *testing.T) {
+	t.Parallel()
+	files, m, back := idp.NewTLS(t), newMint(t), edgetest.NewServer(t, edgetest.Modern)
+	front := secured(t, m.URL, files.Pair)
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	write := func(pem []byte) {
+		if err := os.WriteFile(file, pem, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(idp.NewTLS(t).Authority)
+	yaml := strings.Replace(edgetest.Manifest(back), "incomingAuth: {type: anonymous}", fmt.Sprintf(
+		"incomingAuth: {type: oidc, oidc: {issuer: %q, audience: weir, clientId: weir, jwksUrl: %q, jwksAllowPrivateIp: true, insecureAllowHttp: true, caBundlePath: %s}}", m.URL, front.URL+"/keys", file), 1)
+	e := edgetest.Start(t, yaml)
+	c := e.NewClient()
+	call := func() int {
+		body, head := edgetest.ModernRequest("1", "tools/call", edgetest.CallParams("echo", "{}"), edgetest.Meta())
+		return c.Post(body, append(bearer(m.token(t, "ada", "weir", nil)), head...)...).Status
+	}
+	if got := call(); got == http.StatusOK {
+		t.Fatal("the keys came from a provider that nobody trusts")
+	}
+	write(nil)
+	if err := e.Serve.Reload(edgetest.Plan(t, yaml)); err == nil || !strings.Contains(err.Error(), "incoming: CA bundle: "+file+": it is empty") {
+		t.Errorf("an empty file: %v", err)
+	}
+	write(files.Authority)
+	if err := e.Serve.Reload(edgetest.Plan(t, yaml)); err != nil {
+		t.Fatal(err)
+	}
+	edgetest.Until(t, "the keys", func() bool { return call() == http.StatusOK })
+}

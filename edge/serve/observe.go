@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
@@ -69,7 +68,7 @@ func telemetryReads(p compile.Server, secrets edge.Secrets) ([]string, error) {
 		reads = append(reads, string(v))
 	}
 	if file := p.Telemetry.CAFile; file != "" {
-		pem, err := os.ReadFile(file)
+		pem, err := edge.ReadKeys(file)
 		if err != nil {
 			return nil, fmt.Errorf("telemetry: caCertPath: %w", err)
 		}

@@ -76,6 +76,12 @@ func (o *opening) read() (digest string, err error) {
 	if o.store, err = o.sharing(); err != nil {
 		return "", fmt.Errorf("sessionStorage: %w", err)
 	}
+	var issuer []byte // whom the keys of clients' tokens are fetched from
+	if p.Incoming != nil {
+		if issuer, err = edge.MoreRoots(p.Incoming.CABundlePath); err != nil {
+			return "", fmt.Errorf("incoming: %w", err)
+		}
+	}
 	var digests []string
 	for _, b := range p.Backends {
 		one, err := o.backing(b)
@@ -99,8 +105,9 @@ func (o *opening) read() (digest string, err error) {
 		Programs []guest.Loaded
 		Reads    []string
 		Trusts   []byte
+		Incoming []byte
 		Issuer   *issuing
-	}{p, o.main, o.planned(), o.store.id(), digests, o.programs, o.reads, o.trusts, o.issuer}), nil
+	}{p, o.main, o.planned(), o.store.id(), digests, o.programs, o.reads, o.trusts, issuer, o.issuer}), nil
 }
 
 // planned is the URL of the server's door where the plan says where that is; "" at the door
@@ -123,12 +130,9 @@ func (o *opening) backing(b compile.Backend) (backing, error) {
 	}
 	pem := []byte(b.CABundle)
 	var err error
-	if b.CABundlePath != "" {
-		if pem, err = edge.ReadKeys(b.CABundlePath); err != nil {
-			return one, fmt.Errorf("CA bundle: %w", err)
-		}
-		if len(pem) == 0 { // those of the system are not meant
-			return one, fmt.Errorf("CA bundle: %s: it is empty", b.CABundlePath)
+	if b.CABundlePath != "" { // an empty one is an error: those of the system are not meant
+		if pem, err = edge.MoreRoots(b.CABundlePath); err != nil {
+			return one, err
 		}
 	}
 	if one.roots, err = edge.Roots(pem, o.edge.world.trusted(o.trusts)); err != nil {

@@ -97,9 +97,9 @@ func (t *Incoming) Start(env edge.Env, issuers *oauth.Issuers) (*Gate, error) {
 	// 1. What the configuration names: files and secrets.
 	how := oauth.Options{CABundle: []byte(s.CABundle), AllowPrivate: s.AllowPrivate, AllowHTTP: s.AllowHTTP, Reach: env.Reach}
 	if s.CABundlePath != "" {
-		pem, err := os.ReadFile(s.CABundlePath)
+		pem, err := edge.MoreRoots(s.CABundlePath)
 		if err != nil {
-			return nil, fmt.Errorf("incoming: CA bundle: %w", err)
+			return nil, fmt.Errorf("incoming: %w", err)
 		}
 		how.CABundle = pem
 	}

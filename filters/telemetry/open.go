@@ -215,7 +215,7 @@ func (t *Telemetry) outlet(ctx context.Context, env edge.Env) (*outlet, error) {
 	pem := s.CA
 	if s.CAFile != "" {
 		var err error
-		if pem, err = os.ReadFile(s.CAFile); err != nil {
+		if pem, err = edge.ReadKeys(s.CAFile); err != nil {
 			return nil, fmt.Errorf("caCertPath: %w", err)
 		}
 	}
