@@ -28,7 +28,7 @@ that "weir serve" takes with the same flags; nothing is served.
 
   clock      the time of this machine
   settings   flags, variables and the settings file
-  files      keys and certificates that the settings name
+  files      keys and certificates that the settings and the servers name, and audit logs
   manifests  what "weir validate" says, and whether questions of steps have time
   secrets    those that the manifests refer to
   filters    whether each module compiles, and starts with its configuration

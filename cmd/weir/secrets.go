@@ -26,14 +26,25 @@ func secretsOf(set *source.Set, dir string, environ []string) (edge.Secrets, err
 	return all.Draft(set.Secrets()), nil
 }
 
-// unsent warns of what the edge could not send a backend: a secret with a line
-// break, say, or a variable that is not set here. There is none without a plan.
+// unsent warns of what the edge could not send a backend or an identity provider: a secret
+// with a line break, say, or a variable that is not set here. There is none without a plan.
 func unsent(r *source.Result, secrets edge.Secrets) source.Findings {
 	var out source.Findings
 	if r.Plan == nil {
 		return nil
 	}
 	for _, s := range r.Plan.Servers {
+		warn := func(path, format string, args ...any) {
+			out = append(out, r.Locate(compile.Finding{
+				Severity: compile.Warning, Object: compile.Ref{Kind: "VirtualMCPServer", Name: s.Name}, Path: path,
+				Message: fmt.Sprintf(format+"; it has to be right when the edge starts", args...),
+			}))
+		}
+		if s.Incoming != nil {
+			if err := s.Incoming.Sound(edge.Env{Secrets: secrets}); err != nil {
+				warn("spec.config.incomingAuth.oidc.clientSecretEnv", "%v", err)
+			}
+		}
 		for _, b := range s.Backends {
 			var after []func()
 			_, err := b.Outgoing.Open(edge.Env{Log: slog.New(slog.DiscardHandler), Secrets: secrets, Upstreams: edge.Nobody{}, Defer: func(f func()) { after = append(after, f) }})
@@ -41,10 +52,7 @@ func unsent(r *source.Result, secrets edge.Secrets) source.Findings {
 				f()
 			}
 			if err != nil {
-				out = append(out, r.Locate(compile.Finding{
-					Severity: compile.Warning, Object: compile.Ref{Kind: "VirtualMCPServer", Name: s.Name},
-					Message: fmt.Sprintf("backend %s: %v; it has to be right when the edge starts", b.Name, err),
-				}))
+				warn("", "backend %s: %v", b.Name, err)
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 )
@@ -47,6 +48,18 @@ func openFile(name string) (file, error) {
 		}
 	}
 	return &logFile{f, name}, nil
+}
+
+// LookAt returns why no record could be appended to the file of a name, which it does not make.
+func LookAt(name string) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		f, err = os.Open(filepath.Dir(name) + "/") // it is made in there
+	}
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // torn reports whether the file ends in the middle of a line, which another

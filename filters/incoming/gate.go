@@ -103,12 +103,10 @@ func (t *Incoming) Start(env edge.Env, issuers *oauth.Issuers) (*Gate, error) {
 		}
 		how.CABundle = pem
 	}
-	secret := s.secret(env)
-	if secret != nil {
-		if _, err := secret(context.Background()); err != nil {
-			return nil, err
-		}
+	if err := s.Sound(env); err != nil {
+		return nil, err
 	}
+	secret := s.secret(env)
 
 	// 2. The client of the introspection.
 	if s.IntrospectionURL != "" {
@@ -141,6 +139,15 @@ func (t *Incoming) Start(env edge.Env, issuers *oauth.Issuers) (*Gate, error) {
 	env.Defer(done)
 	g.issuer = issuer
 	return g, nil
+}
+
+// Sound returns why the client secret of the introspection cannot be read; nil where it can, or
+// none is asked for.
+func (s *Spec) Sound(env edge.Env) (err error) {
+	if secret := s.secret(env); secret != nil {
+		_, err = secret(context.Background())
+	}
+	return err
 }
 
 // secret returns what reads the client secret of the introspection; nil for none.

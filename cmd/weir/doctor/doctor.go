@@ -83,6 +83,7 @@ func (d *Doctor) Run(ctx context.Context) (Findings, error) {
 	// 3. The filters, the stores that servers share, the backends, and what clients see of them. There is no plan
 	// when the manifests have errors.
 	if opened.Plan != nil {
+		add(d.named(ctx, opened.Plan)...)
 		add(d.filters(ctx, opened, s, secrets)...)
 		add(d.stores(ctx, opened.Plan, s, secrets)...)
 		reach, _ := s.Reach() // the step files has said what is wrong with it

@@ -454,3 +454,49 @@ func TestClockOfThisMachine(t *testing.T) {
 		t.Errorf("subject %q", c.Subject)
 	}
 }
+
+// TestNamed: what keeps the edge from starting of the files and variables that a server names is
+// found one by one, and an audit log is not begun.
+func TestNamed(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	if err := os.WriteFile(at("empty.pem"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	manifest := func(log, variable string) string {
+		return fmt.Sprintf(`name: n
+groupRef: n
+incomingAuth: {type: oidc, oidc: {issuer: "https://127.0.0.1:1", audience: a, clientId: c, introspectionUrl: "https://127.0.0.1:1/i", clientSecretEnv: %s, caBundlePath: %s}}
+outgoingAuth: {source: inline}
+telemetry: {endpoint: "https://127.0.0.1:1", tracingEnabled: true, caCertPath: %s}
+audit: {enabled: true, logFile: %s}
+backends: [{name: a, url: "http://127.0.0.1:1/mcp", transport: streamable-http}]
+`, variable, at("empty.pem"), at("nowhere.pem"), log)
+	}
+	t.Setenv("WEIR_TEST_NAMED", "x")
+	for _, c := range []struct {
+		log, variable string
+		want          []string
+	}{
+		{at("new.log"), "WEIR_TEST_NAMED", []string{"files n incomingAuth: " + at("empty.pem"), "files n telemetry: open " + at("nowhere.pem")}},
+		{at("none/new.log"), "WEIR_TEST_UNNAMED", []string{
+			"files n incomingAuth: ", "secrets n incomingAuth: incoming: client secret: the environment variable WEIR_TEST_UNNAMED is not set",
+			"files n telemetry: ", "files n audit: open " + at("none"),
+		}},
+		{dir, "WEIR_TEST_NAMED", []string{"files n incomingAuth: ", "files n telemetry: ", "files n audit: open " + dir}},
+		{at("empty.pem/new.log"), "WEIR_TEST_NAMED", []string{"files n incomingAuth: ", "files n telemetry: ", "files n audit: "}},
+	} {
+		var got []string
+		for _, f := range examined(t, manifest(c.log, c.variable), time.Second) {
+			if (f.Step == "files" || f.Step == "secrets") && f.Level == edge.LevelProblem {
+				got = append(got, f.Step+" "+f.Subject+": "+f.Cause)
+			}
+		}
+		if !slices.EqualFunc(got, c.want, strings.HasPrefix) {
+			t.Errorf("%s %s: %s", c.log, c.variable, strings.Join(got, "\n"))
+		}
+	}
+	if _, err := os.Stat(at("new.log")); err == nil {
+		t.Error("the log was begun")
+	}
+}

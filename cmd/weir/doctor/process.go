@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/near"
 	"github.com/weir-edge/weir/edge/settings"
 	"github.com/weir-edge/weir/edge/source"
+	"github.com/weir-edge/weir/filters/audit"
 )
 
 // clock looks whether the time can be right: it is not before this program was
@@ -109,6 +111,38 @@ func (d *Doctor) files(s settings.Settings) (out []edge.Finding) {
 	s.LookAtFiles(time.Now(), func(name string, f func() edge.Finding) {
 		out = append(out, d.step(context.Background(), "files", "--"+name, func(context.Context) edge.Finding { return f() }))
 	})
+	return out
+}
+
+// named looks at the files and variables that servers name, besides those of their backends.
+func (d *Doctor) named(ctx context.Context, plan *compile.Plan) (out []edge.Finding) {
+	look := func(step, subject, class, next string, f func() error) {
+		out = append(out, d.step(ctx, step, subject, func(context.Context) edge.Finding {
+			if err := f(); err != nil {
+				return edge.Problem(class, next, "%v", err)
+			}
+			return edge.Fine("")
+		}))
+	}
+	for _, s := range plan.Servers {
+		authorities := func(of, path string) {
+			if path != "" {
+				look("files", s.Name+" "+of, edge.ClassFile, "name a file with the certificates of authorities in PEM", func() error { _, err := edge.Authorities(path); return err })
+			}
+		}
+		if in := s.Incoming; in != nil {
+			authorities("incomingAuth", in.CABundlePath)
+			if in.ClientSecretEnv != "" {
+				look("secrets", s.Name+" incomingAuth", edge.ClassSecret, "give the variable its value where the edge is started", func() error { return in.Sound(edge.Env{}) })
+			}
+		}
+		if s.Telemetry != nil {
+			authorities("telemetry", s.Telemetry.CAFile)
+		}
+		if s.Audit != nil && s.Audit.Config.LogFile != "" {
+			look("files", s.Name+" audit", edge.ClassFile, "name a file in a directory that is there with logFile", func() error { return audit.LookAt(s.Audit.Config.LogFile) })
+		}
+	}
 	return out
 }
 
