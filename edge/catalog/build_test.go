@@ -519,3 +519,21 @@ func TestLookupAllocatesNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestAdviceFits: what is to be done about a finding can be done to a thing of its kind.
+func TestAdviceFits(t *testing.T) {
+	t.Parallel()
+	for thing, want := range map[edge.Thing][2]string{
+		edge.Tool:     {"priorityOrder is meant so; else give it a name of its own with aggregation.tools[].overrides", "aggregation.tools[].overrides"},
+		edge.Prompt:   {"priorityOrder is meant so; else change priorityOrder or prefixFormat", "change priorityOrder or prefixFormat"},
+		edge.Resource: {"both backends mean the same by it; else have whoever runs one of them change its URI", "change its URI"},
+		edge.Template: {"both backends mean the same by it; else have whoever runs one of them change its URI", "change its URI"},
+	} {
+		for i, reason := range []catalog.Reason{catalog.Lost, catalog.SameName} {
+			f := catalog.Finding{Reason: reason, Thing: thing, Backend: "a", Original: "x"}
+			if got := f.Advice(false).Next; !strings.Contains(got, want[i]) || thing != edge.Tool && strings.Contains(got, "overrides") {
+				t.Errorf("%s: %s", f, got)
+			}
+		}
+	}
+}

@@ -83,7 +83,13 @@ func (f Finding) String() string {
 // Advice is what was found, with the next step. Of a server that shows its one
 // backend as it is, which is bare, nothing is withheld.
 func (f Finding) Advice(bare bool) edge.Finding {
-	const rename = "give it a name of its own with aggregation.tools[].overrides"
+	meant, rename := "nothing, if priorityOrder is meant so; else ", "give it a name of its own with aggregation.tools[].overrides"
+	switch f.Thing { // overrides are for tools alone
+	case edge.Prompt:
+		rename = "change priorityOrder or prefixFormat: what is not in the order gets the prefix"
+	case edge.Resource, edge.Template:
+		meant, rename = "nothing, if both backends mean the same by it; else ", "have whoever runs one of them change its URI"
+	}
 	c := edge.Warning(edge.ClassNames, "", "%s", f)
 	if f.Reason.Withheld() {
 		c.Level = edge.LevelProblem
@@ -93,7 +99,7 @@ func (f Finding) Advice(bare bool) edge.Finding {
 		c.Next = rename + ", hide the others with filter or excludeAll, or set conflictResolution: prefix"
 	case Lost:
 		c.Level = edge.LevelWarning
-		c.Next = "nothing, if priorityOrder is meant so; else " + rename
+		c.Next = meant + rename
 	case SameName, Taken:
 		c.Next = rename
 	case Twice, Malformed, Headers, Claims:
