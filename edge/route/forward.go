@@ -200,7 +200,7 @@ func (s *Server) Handle(ctx context.Context, x *edge.Exchange) (*edge.Response, 
 		case catalog.Thing(m.Method) != edge.NoThing:
 			return s.list(ctx, x)
 		case x.Target == nil:
-			return nil, s.unknown(m)
+			return nil, s.unknown(x)
 		case x.Target.Backend == "":
 			return s.local(ctx, x)
 		}

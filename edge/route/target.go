@@ -119,12 +119,20 @@ func gone(ctx context.Context) error {
 // be asked for its list, or that a backend may have which gives the user of x none; nil for
 // a name that no backend has.
 func (s *Server) away(x *edge.Exchange, thing edge.Thing, name string) error {
+	return s.fault(x, name, func(b *backend.Backend) bool { return b.Personal() || s.o.Rules.Leads(b.Name, name) }, thing)
+}
+
+// fault returns why there is no list of some kinds of a backend that may have a name, "" for
+// what has none, of those that are of.
+func (s *Server) fault(x *edge.Exchange, name string, of func(*backend.Backend) bool, kinds ...edge.Thing) error {
 	for _, b := range s.Backends {
-		if !s.o.Rules.Leads(b.Name, name) && !(b.Personal() && s.o.Rules.May(b.Name, name)) {
+		if !of(b) || name != "" && !s.o.Rules.May(b.Name, name) {
 			continue
 		}
-		if err := s.Book.Fault(x.Identity, b.Name, thing); err != nil {
-			return err
+		for _, thing := range kinds {
+			if err := s.Book.Fault(x.Identity, b.Name, thing); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -153,17 +161,7 @@ func (s *Server) belated(ctx context.Context, x *edge.Exchange, name string, kin
 
 // withheld is away for what has no name that says whose it is, of some kinds.
 func (s *Server) withheld(x *edge.Exchange, kinds ...edge.Thing) error {
-	for _, b := range s.Backends {
-		if !b.Personal() {
-			continue
-		}
-		for _, thing := range kinds {
-			if err := s.Book.Fault(x.Identity, b.Name, thing); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return s.fault(x, "", (*backend.Backend).Personal, kinds...)
 }
 
 // glance is how long a call waits for all lists before it checks again for that of its
@@ -221,34 +219,20 @@ func (s *Server) Lookup(_ string, thing edge.Thing, name string) *edge.Target {
 	return c.Lookup(thing, name)
 }
 
-// unlisted returns the error for what a backend may have that could never be asked for its
-// list; nil where none is like that. Policies have judged the message: what they deny, and
+// unknown returns the error for a message without a target: for what a backend may have that
+// could never be asked for its list, that. Policies have judged the message: what they deny, and
 // what nobody knows, is one answer to a client.
-func (s *Server) unlisted(m *mcp.Message) error {
-	thing, name := edge.Resource, ""
+func (s *Server) unknown(x *edge.Exchange) error {
+	m, thing := x.Request, edge.NoThing
 	switch m.Method {
 	case "tools/call":
-		thing, name = edge.Tool, m.Text("name")
+		thing = edge.Tool
 	case "prompts/get":
-		thing, name = edge.Prompt, m.Text("name")
+		thing = edge.Prompt
 	case "resources/read", "resources/subscribe", "resources/unsubscribe":
-	default:
-		return nil
+		thing = edge.Resource
 	}
-	for _, b := range s.Backends {
-		if b.Personal() || name != "" && !s.o.Rules.May(b.Name, name) {
-			continue // away and withheld have said what is to be said of a user's own lists
-		}
-		if err := s.Book.Fault(nil, b.Name, thing); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// unknown returns the error for a message without a target.
-func (s *Server) unknown(m *mcp.Message) error {
-	if err := s.unlisted(m); err != nil {
+	if err := s.fault(x, m.Text("name"), func(*backend.Backend) bool { return true }, thing); err != nil {
 		return err
 	}
 	switch m.Method {

@@ -116,31 +116,28 @@ func (d *Doctor) files(s settings.Settings) (out []edge.Finding) {
 
 // named looks at the files and variables that servers name, besides those of their backends.
 func (d *Doctor) named(ctx context.Context, plan *compile.Plan) (out []edge.Finding) {
-	look := func(step, subject, class, next string, f func() error) {
-		out = append(out, d.step(ctx, step, subject, func(context.Context) edge.Finding {
-			if err := f(); err != nil {
-				return edge.Problem(class, next, "%v", err)
-			}
-			return edge.Fine("")
-		}))
-	}
 	for _, s := range plan.Servers {
-		authorities := func(of, path string) {
-			if path != "" {
-				look("files", s.Name+" "+of, edge.ClassFile, "name a file with the certificates of authorities in PEM", func() error { _, err := edge.Authorities(path); return err })
+		look := func(step, class, of, name, next string, f func(string) error) {
+			if name != "" {
+				out = append(out, d.step(ctx, step, s.Name+" "+of, func(context.Context) edge.Finding {
+					if err := f(name); err != nil {
+						return edge.Problem(class, next, "%v", err)
+					}
+					return edge.Fine("")
+				}))
 			}
 		}
+		const certificates = "name a file with the certificates of authorities in PEM"
+		authorities := func(path string) error { _, err := edge.Authorities(path); return err }
 		if in := s.Incoming; in != nil {
-			authorities("incomingAuth", in.CABundlePath)
-			if in.ClientSecretEnv != "" {
-				look("secrets", s.Name+" incomingAuth", edge.ClassSecret, "give the variable its value where the edge is started", func() error { return in.Sound(edge.Env{}) })
-			}
+			look("files", edge.ClassFile, "incomingAuth", in.CABundlePath, certificates, authorities)
+			look("secrets", edge.ClassSecret, "incomingAuth", in.ClientSecretEnv, "give the variable its value where the edge is started", func(string) error { return in.Sound(edge.Env{}) })
 		}
 		if s.Telemetry != nil {
-			authorities("telemetry", s.Telemetry.CAFile)
+			look("files", edge.ClassFile, "telemetry", s.Telemetry.CAFile, certificates, authorities)
 		}
-		if s.Audit != nil && s.Audit.Config.LogFile != "" {
-			look("files", s.Name+" audit", edge.ClassFile, "name a file in a directory that is there with logFile", func() error { return audit.LookAt(s.Audit.Config.LogFile) })
+		if s.Audit != nil {
+			look("files", edge.ClassFile, "audit", s.Audit.Config.LogFile, "name a file in a directory that is there with logFile", audit.LookAt)
 		}
 	}
 	return out
