@@ -5,7 +5,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"maps"
-	"net/url"
 	"strings"
 	"time"
 
@@ -31,7 +30,6 @@ func (c *compiler) static(o *object, s *v1beta1.VirtualMCPServer, members []*obj
 			c.fail(o, path+".name", ReasonDuplicate, "%q is already the name of spec.config.backends[%d]: rename one", brief(b.Name), first)
 		}
 		names[b.Name] = i
-		c.address(o, path+".url", b.URL)
 		out = append(out, Backend{
 			Name:         b.Name,
 			URL:          b.URL,
@@ -62,7 +60,6 @@ func (c *compiler) discovered(o *object, group *object, members []*object) []Bac
 	for _, m := range members {
 		switch e := m.value.(type) {
 		case *v1beta1.MCPServerEntry:
-			c.address(m, "spec.remoteUrl", e.Spec.RemoteURL)
 			out = append(out, Backend{
 				Name:      e.Name,
 				URL:       e.Spec.RemoteURL,
@@ -71,7 +68,6 @@ func (c *compiler) discovered(o *object, group *object, members []*object) []Bac
 				Private:   e.Spec.AllowPrivateEndpoint,
 			})
 		case *v1beta1.MCPRemoteProxy:
-			c.address(m, "spec.remoteUrl", e.Spec.RemoteURL)
 			b := Backend{
 				Name:      e.Name,
 				URL:       e.Spec.RemoteURL,
@@ -131,24 +127,6 @@ func failure(config *v1beta1.ServerConfig) Failure {
 		set(&f.Breaker.Timeout, b.Timeout)
 	}
 	return f
-}
-
-// address judges the URL of a backend.
-func (c *compiler) address(o *object, path, text string) {
-	if text == "" || o.wrong[path] {
-		return
-	}
-	u, err := url.Parse(text)
-	switch {
-	case err != nil:
-		c.fail(o, path, ReasonInvalid, "not a URL: write one such as https://example.com/mcp")
-	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		c.fail(o, path, ReasonInvalid, "%q is no http or https URL with a host: write one such as https://example.com/mcp", brief(withoutUserinfo(text)))
-	case u.User != nil:
-		c.fail(o, path, ReasonInvalid, "a URL may not hold a user name or password: take what stands before @ out")
-	case u.Fragment != "":
-		c.fail(o, path, ReasonInvalid, "a URL may not hold a fragment: take # and what follows out")
-	}
 }
 
 // bundle returns the certificates that an entry trusts, "" for those of the

@@ -106,7 +106,6 @@ func (c *compiler) single(o *object) (Server, Door) {
 	b := Backend{Name: o.ref.Name, Timeout: defaultTimeout, Outgoing: c.outgoing(w, plan.Incoming)}
 	switch k := o.value.(type) {
 	case *v1beta1.MCPRemoteProxy:
-		c.address(o, "spec.remoteUrl", k.Spec.RemoteURL)
 		b.URL, b.Transport, b.Private = k.Spec.RemoteURL, Transport(k.Spec.Transport), k.Spec.AllowPrivateEndpoint
 		b.Login = c.login(o, run.RemoteAuth)
 	case *v1beta1.MCPServer:

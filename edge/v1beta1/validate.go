@@ -247,10 +247,20 @@ func (f *faults) web(p *field.Path, s string, schemes ...string) bool {
 		f.hidden(p, want+" without user info")
 	case strings.Contains(s, "#"):
 		f.invalid(p, showURL(s), want+" without a fragment")
+	case strings.TrimSpace(s) != s:
+		f.invalid(p, showURL(s), want+" without a space at its end")
+	case !validPort(u):
+		f.invalid(p, showURL(s), want+" with a port from 1 to 65535")
 	default:
 		return true
 	}
 	return false
+}
+
+// validPort reports whether the port of a URL can be one, or there is none.
+func validPort(u *url.URL) bool {
+	n, err := strconv.ParseUint(u.Port(), 10, 16)
+	return u.Port() == "" || err == nil && n > 0
 }
 
 // uri demands an absolute URI without fragment, unless empty (RFC 8707 §2).

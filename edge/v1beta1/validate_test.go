@@ -277,6 +277,10 @@ func TestMCPServerEntry(t *testing.T) {
 	runWrong(t, "MCPServerEntry", []wrong{
 		{"no url", h, at{"spec.remoteUrl": gone{}}, []string{"spec.remoteUrl"}},
 		{"a url without a host", h, at{"spec.remoteUrl": "https:///mcp"}, []string{"spec.remoteUrl"}},
+		{"a url with a space at its end", h, at{"spec.remoteUrl": "https://example.com/mcp "}, []string{"spec.remoteUrl"}},
+		{"a port that there is not", h, at{"spec.remoteUrl": "https://example.com:99999/mcp"}, []string{"spec.remoteUrl"}},
+		{"port 0", h, at{"spec.remoteUrl": "https://[::1]:0/mcp"}, []string{"spec.remoteUrl"}},
+		{"the last port", h, at{"spec.remoteUrl": "https://[::1]:65535/mcp"}, nil},
 		{"stdio", h, at{"spec.transport": "stdio"}, []string{"spec.transport"}},
 		{"no group", h, at{"spec.groupRef": gone{}}, []string{"spec.groupRef.name"}},
 		{"restricted headers", h, at{"spec.headerForward.addPlaintextHeaders": obj{"Host": "a", "X-Line": "a\nb"}}, []string{"spec.headerForward.addPlaintextHeaders[Host]", "spec.headerForward.addPlaintextHeaders[X-Line]"}},
