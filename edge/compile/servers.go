@@ -149,6 +149,8 @@ func (c *compiler) server(o *object, s *v1beta1.VirtualMCPServer) Server {
 	passed := field.NewPath("spec", "passthroughHeaders")
 	if plan.Forward = s.Spec.PassthroughHeaders; plan.Forward == nil {
 		plan.Forward, passed = config.PassthroughHeaders, field.NewPath("spec", "config", "passthroughHeaders")
+	} else if config.PassthroughHeaders != nil && !slices.Equal(config.PassthroughHeaders, plan.Forward) {
+		c.find(Warning, o, "spec.config.passthroughHeaders", ReasonUnused, "not used: spec.passthroughHeaders says something else, and it takes precedence")
 	}
 	_, wrong := headers.Parse(passed, plan.Forward, nil)
 	c.faults(o, wrong)

@@ -1,10 +1,6 @@
 package compile
 
-import (
-	"slices"
-
-	"github.com/weir-edge/weir/edge/v1beta1"
-)
+import "github.com/weir-edge/weir/edge/v1beta1"
 
 // superseded warns of what is written twice, the second time differently: of a
 // field of spec and its twin in spec.config the one in spec counts.
@@ -15,9 +11,6 @@ func (c *compiler) superseded(o *object, s *v1beta1.VirtualMCPServer) {
 	}
 	warn := func(path, winner string) {
 		c.find(Warning, o, path, ReasonUnused, "not used: %s says something else, and it takes precedence", winner)
-	}
-	if a, b := config.PassthroughHeaders, s.Spec.PassthroughHeaders; a != nil && b != nil && !slices.Equal(a, b) {
-		warn("spec.config.passthroughHeaders", "spec.passthroughHeaders")
 	}
 	if config.GroupRef != "" && config.GroupRef != s.Spec.GroupRef.Name {
 		warn("spec.config.groupRef", "spec.groupRef")

@@ -40,7 +40,9 @@ func (c *compiler) rules(o *object, config *v1beta1.ServerConfig, backends []Bac
 	rules, wrong := catalog.Parse(path, config.Aggregation, names, configs)
 	c.workloads(o, wrong)
 	a := config.Aggregation
-	c.idle(o, path.String(), a)
+	if a != nil {
+		c.idle(o, path.String(), a)
+	}
 	if len(backends) == 1 && a != nil && a.ConflictResolution == v1beta1.ConflictPriority && !a.ExcludeAllTools && len(a.Tools) == 0 && !own {
 		return catalog.Bare(), true
 	}
@@ -49,20 +51,13 @@ func (c *compiler) rules(o *object, config *v1beta1.ServerConfig, backends []Bac
 
 // idle warns of fields of aggregation that others beside them keep from being read.
 func (c *compiler) idle(o *object, path string, a *v1beta1.Aggregation) {
-	if a == nil {
-		return
+	if r := a.ConflictResolutionConfig; r != nil && len(r.PriorityOrder) > 0 && a.ConflictResolution != v1beta1.ConflictPriority {
+		c.find(Warning, o, path+".conflictResolutionConfig.priorityOrder", ReasonUnused, "not used: conflictResolution is not priority")
 	}
-	warn := func(is bool, field, why string) {
-		if is {
-			c.find(Warning, o, path+field, ReasonUnused, "not used: %s", why)
-		}
-	}
-	r := a.ConflictResolutionConfig
-	warn(r != nil && len(r.PriorityOrder) > 0 && a.ConflictResolution != v1beta1.ConflictPriority, ".conflictResolutionConfig.priorityOrder", "conflictResolution is not priority")
 	for i, t := range a.Tools {
-		at := fmt.Sprintf(".tools[%d].", i)
-		warn(t.ToolConfigRef != nil && len(t.Filter) > 0, at+"filter", "toolConfigRef takes its place")
-		warn(t.ToolConfigRef != nil && len(t.Overrides) > 0, at+"overrides", "toolConfigRef takes its place")
+		if t.ToolConfigRef != nil && (len(t.Filter) > 0 || len(t.Overrides) > 0) {
+			c.find(Warning, o, fmt.Sprintf("%s.tools[%d].toolConfigRef", path, i), ReasonUnused, "filter and overrides beside it are not used: it takes their place")
+		}
 	}
 }
 

@@ -249,7 +249,7 @@ func (f *faults) web(p *field.Path, s string, schemes ...string) bool {
 		f.invalid(p, showURL(s), want+" without a fragment")
 	case strings.TrimSpace(s) != s:
 		f.invalid(p, showURL(s), want+" without a space at its end")
-	case !validPort(u):
+	case u.Port() != "" && !validPort(u.Port()):
 		f.invalid(p, showURL(s), want+" with a port from 1 to 65535")
 	default:
 		return true
@@ -257,10 +257,10 @@ func (f *faults) web(p *field.Path, s string, schemes ...string) bool {
 	return false
 }
 
-// validPort reports whether the port of a URL can be one, or there is none.
-func validPort(u *url.URL) bool {
-	n, err := strconv.ParseUint(u.Port(), 10, 16)
-	return u.Port() == "" || err == nil && n > 0
+// validPort reports whether text is a port.
+func validPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return err == nil && n > 0
 }
 
 // uri demands an absolute URI without fragment, unless empty (RFC 8707 §2).
@@ -295,8 +295,7 @@ func (f *faults) hostPort(p *field.Path, s string) {
 		return
 	}
 	host, port, err := net.SplitHostPort(s)
-	n, errPort := strconv.ParseUint(port, 10, 16)
-	if err != nil || host == "" || strings.ContainsAny(host, "/@ \t\n") || errPort != nil || n == 0 {
+	if err != nil || host == "" || strings.ContainsAny(host, "/@ \t\n") || !validPort(port) {
 		f.invalid(p, showURL(s), "must be host:port, such as store.example.com:6379")
 	}
 }

@@ -3,7 +3,6 @@ package v1beta1
 import (
 	"encoding/base64"
 	"net"
-	"strconv"
 	"strings"
 	"time"
 
@@ -101,8 +100,7 @@ func (f *faults) host(p *field.Path, s string) {
 	}
 	host, ok := s, true
 	if h, port, err := net.SplitHostPort(s); err == nil {
-		n, err := strconv.ParseUint(port, 10, 16)
-		host, ok = h, err == nil && n > 0
+		host, ok = h, validPort(port)
 	}
 	if !ok || net.ParseIP(strings.Trim(host, "[]")) == nil && len(validation.IsDNS1123Subdomain(strings.ToLower(host))) > 0 {
 		f.invalid(p, showURL(s), "must be a host, or host:port, without wildcards")

@@ -56,10 +56,10 @@ func LookAt(name string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		f, err = os.Open(filepath.Dir(name) + "/") // it is made in there
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = f.Close()
 	}
-	return f.Close()
+	return err
 }
 
 // torn reports whether the file ends in the middle of a line, which another
