@@ -35,10 +35,16 @@ func unsent(r *source.Result, secrets edge.Secrets) source.Findings {
 	}
 	for _, s := range r.Plan.Servers {
 		warn := func(path, format string, args ...any) {
-			out = append(out, r.Locate(compile.Finding{
-				Severity: compile.Warning, Object: compile.Ref{Kind: "VirtualMCPServer", Name: s.Name}, Path: path,
-				Message: fmt.Sprintf(format+"; it has to be right when the edge starts", args...),
-			}))
+			for _, kind := range []string{"VirtualMCPServer", "MCPServer", "MCPRemoteProxy"} { // any of which is a server of its name
+				f := r.Locate(compile.Finding{
+					Severity: compile.Warning, Object: compile.Ref{Kind: kind, Name: s.Name}, Path: path,
+					Message: fmt.Sprintf(format+"; it has to be right when the edge starts", args...),
+				})
+				if f.Index >= 0 {
+					out = append(out, f)
+					return
+				}
+			}
 		}
 		if s.Incoming != nil {
 			if err := s.Incoming.Sound(edge.Env{Secrets: secrets}); err != nil {
