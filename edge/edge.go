@@ -179,9 +179,10 @@ func (id *Identity) Digest() [sha256.Size]byte {
 }
 
 // Principal names an identity among all others: two identities are of the same
-// principal when issuer and subject are equal. A nil identity has the principal "".
+// principal when issuer and subject are equal. The principal of an anonymous one is "", be it
+// nil or not: whether policies of its server ask who it is changes nothing of what is its own.
 func (id *Identity) Principal() string {
-	if id == nil {
+	if id.Anonymous() {
 		return ""
 	}
 	return id.Issuer + "\x00" + id.Subject

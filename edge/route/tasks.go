@@ -94,7 +94,7 @@ const maxTaskID = 1024
 
 // taskOwner returns the owner of the tasks that an exchange begins or asks for.
 func taskOwner(x *edge.Exchange) string {
-	if x.Session != nil && x.Identity == nil {
+	if x.Session != nil && x.Identity.Anonymous() {
 		return "session " + x.Session.ID
 	}
 	return "principal " + x.Identity.Principal()
@@ -133,7 +133,7 @@ func (t *tasks) add(owner, id string, at *edge.Target) (forgotten []*task) {
 }
 
 // ownerAnybody owns the tasks of clients that cannot be told apart.
-var ownerAnybody = taskOwner(&edge.Exchange{Identity: &edge.Identity{Issuer: edge.AnonymousIssuer, Subject: "anonymous"}})
+var ownerAnybody = taskOwner(&edge.Exchange{})
 
 // forget forgets a task; t.mu is held.
 func (t *tasks) forget(one *task) *task {

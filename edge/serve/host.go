@@ -12,7 +12,7 @@ import (
 // host returns the server as its sessions see it.
 func (s *server) host() *session.Host {
 	h := &session.Host{
-		Store: s.store, Backends: s.Backends, Digest: s.digest, Guarded: s.gate != nil, TTL: s.ttl,
+		Store: s.store, Backends: s.Backends, Digest: s.digest, Guarded: s.gate != nil && !s.gate.Anonymous(), TTL: s.ttl,
 		Ask: s.askFor, Level: s.Level, Hear: s.hearFor, Told: s.told,
 		Tasks: func() (all []session.Task) {
 			for _, t := range s.Tasks() {

@@ -129,6 +129,39 @@ func TestReload(t *testing.T) {
 	old.Until("the end of the sessions at the old backend", func() bool { return old.Live() == 0 })
 }
 
+// TestReloadWithAPolicy: sessions of a server that asks nobody who they are go on when it is given
+// policies, under these, and when they are taken away.
+func TestReloadWithAPolicy(t *testing.T) {
+	t.Parallel()
+	for _, era := range []edgetest.Era{edgetest.Legacy, edgetest.SSE} {
+		t.Run(era.String(), func(t *testing.T) {
+			t.Parallel()
+			open := edgetest.Manifest(edgetest.NewServer(t, era))
+			judged := func(policy string) string {
+				return strings.Replace(open, "{type: anonymous}", fmt.Sprintf("{type: anonymous, authz: {type: policy, policies: [%q]}}", policy), 1)
+			}
+			e := edgetest.Start(t, open)
+			c := e.NewClient().Initialize("")
+			for _, step := range []struct {
+				yaml string
+				want int
+			}{
+				{open, 200},
+				{judged("permit(principal, action, resource);"), 200},
+				{judged("forbid(principal, action, resource);"), 403},
+				{open, 200},
+			} {
+				if err := e.Serve.Reload(edgetest.Plan(t, step.yaml)); err != nil {
+					t.Fatal(err)
+				}
+				if r := c.Request("1", "tools/call", edgetest.CallParams("echo", "{}")); r.Status != step.want {
+					t.Errorf("status %d, want %d: %s", r.Status, step.want, r.Body)
+				}
+			}
+		})
+	}
+}
+
 // TestReloadAfterTheEnd is told so, and opens nothing.
 func TestReloadAfterTheEnd(t *testing.T) {
 	t.Parallel()

@@ -150,6 +150,9 @@ func (s *Spec) Sound(env edge.Env) (err error) {
 	return err
 }
 
+// Anonymous reports whether nothing tells its clients apart.
+func (g *Gate) Anonymous() bool { return g.incoming.spec.Type == Anonymous }
+
 // secret returns what reads the client secret of the introspection; nil for none.
 // A secret that is rotated is used by the next question. One line break at its
 // end, which editors leave in files, is not part of it.
