@@ -40,10 +40,11 @@ const (
 	Unauthenticated       // no credential, or one that does not hold
 	Denied                // a policy says no, or cannot say
 	Limited               // a rate limit is reached
+	NoServer              // a server that is not there, or not at this path
 )
 
 // Known reports whether k is one of the kinds.
-func (k Kind) Known() bool { return k <= Limited }
+func (k Kind) Known() bool { return k <= NoServer }
 
 // Error is an error with a kind. Its text may reach a client: it names things,
 // never secrets.

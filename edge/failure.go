@@ -26,6 +26,8 @@ func failures(kind Kind) (legacy, modern onWire) {
 		return onWire{200, mcp.CodeMethodNotFound}, onWire{404, mcp.CodeMethodNotFound}
 	case NoSession:
 		return same(onWire{404, mcp.CodeSessionNotFound})
+	case NoServer:
+		return same(onWire{404, mcp.CodeInvalidRequest})
 	case Mismatch:
 		return same(onWire{400, mcp.CodeHeaderMismatch})
 	case Capability:

@@ -219,8 +219,8 @@ func TestK18(t *testing.T) {
 		if w.user == "" {
 			w.user = "Ada"
 		}
-		if r.Type != w.typ || r.Outcome != w.outcome || r.extra("error") != w.said || r.Subjects["user"] != w.user {
-			t.Errorf("record %d: %s %s %q of %s; want %+v", i, r.Type, r.Outcome, r.extra("error"), r.Subjects["user"], w)
+		if r.Type != w.typ || r.Outcome != w.outcome || r.extra("error") != w.said || r.Subjects["user"] != w.user || w.status != 202 && r.extra("status") != fmt.Sprint(w.status) {
+			t.Errorf("record %d: %s %s %q of %s, status %s; want %+v", i, r.Type, r.Outcome, r.extra("error"), r.Subjects["user"], r.extra("status"), w)
 		}
 		for name, value := range w.is {
 			if !strings.HasPrefix(r.extra(name), value) {

@@ -61,7 +61,7 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 		e.door.Knock()
 	}
 	req.query = query
-	at := req.at
+	at, nothing := req.at, "not found\n"
 	if string(path) == "/mcp" && at.main != nil {
 		e.visit(&req, at.main, "/mcp")
 		return
@@ -73,7 +73,10 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 			return
 		}
 	} else if door != "" || bytes.HasPrefix(path, []byte("/servers/")) {
-		e.knocked(&req, edge.Errorf(edge.NotFound, "door", "there is no such server"))
+		e.knocked(&req, edge.Errorf(edge.NoServer, "door", "there is no such server"))
+		if nothing = "not found: there is no server at this path\n"; len(at.servers) > 1 {
+			nothing = "not found: each of several servers is at /servers/NAME/mcp, and --default-server names the one at /mcp\n"
+		}
 	}
 	switch string(path) {
 	case "/health":
@@ -89,7 +92,7 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 			at.mounts.Serve(req.ctx, req.conn, one)
 			return
 		}
-		door.Plain(ctx, 404, "not found\n")
+		door.Plain(ctx, 404, nothing)
 	}
 }
 
@@ -106,7 +109,7 @@ func (e *Edge) doorOf(conn *door.Conn) *doorway {
 func (e *Edge) visit(req *request, s *server, path string) {
 	req.server, req.sse = s, path != "/mcp"
 	if req.sse && s.stateless != nil {
-		e.knocked(req, edge.Errorf(edge.NotFound, "door", "the server is stateless"))
+		e.knocked(req, edge.Errorf(edge.NoServer, "door", "the server is stateless"))
 		door.Plain(req.ctx, 404, "this server is stateless: POST to /mcp\n")
 		return
 	}

@@ -39,6 +39,8 @@ func TestServers(t *testing.T) {
 	for _, path := range []string{"/mcp", "/sse", "/servers/none/mcp", "/servers/one", "/servers/one/", "/servers//mcp", "/servers/one/mcp/mcp"} {
 		if r := e.NewClient().Do("POST", path, "{}", "Content-Type", "application/json"); r.Status != 404 && r.Status != 400 {
 			t.Errorf("POST %s: status %d", path, r.Status)
+		} else if path == "/mcp" && !strings.Contains(string(r.Body), "/servers/NAME/mcp") {
+			t.Errorf("POST /mcp: %s", r.Body)
 		}
 	}
 	// The older transport tells the path of its own server.

@@ -136,7 +136,7 @@ func word(k edge.Kind) string {
 		return "invalid"
 	case edge.Params:
 		return "params"
-	case edge.NotFound:
+	case edge.NotFound, edge.NoServer:
 		return "not_found"
 	case edge.NoMethod:
 		return "no_method"
