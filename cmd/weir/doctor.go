@@ -33,6 +33,7 @@ that "weir serve" takes with the same flags; nothing is served.
   secrets    those that the manifests refer to
   filters    whether each module compiles, and starts with its configuration
   store      whether what servers share answers
+  issuer     whether the keys can be had by which the tokens of clients are judged
   tokens     whether the endpoints answer that credentials of backends come from
   resolve    the addresses that a backend's name stands for
   connect    a connection to it

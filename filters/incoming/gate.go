@@ -150,6 +150,16 @@ func (s *Spec) Sound(env edge.Env) (err error) {
 	return err
 }
 
+// Ready waits for the keys of the issuer, where it has one elsewhere, and returns why they cannot
+// be had.
+func (g *Gate) Ready(ctx context.Context) error {
+	if g.issuer == nil {
+		return nil
+	}
+	_, _, _ = g.issuer.Key(ctx, "") // which waits for the first fetch, and is no key
+	return g.issuer.Ready()
+}
+
 // Anonymous reports whether nothing tells its clients apart.
 func (g *Gate) Anonymous() bool { return g.incoming.spec.Type == Anonymous }
 

@@ -87,6 +87,7 @@ func (d *Doctor) Run(ctx context.Context) (Findings, error) {
 		add(d.filters(ctx, opened, s, secrets)...)
 		add(d.stores(ctx, opened.Plan, s, secrets)...)
 		reach, _ := s.Reach() // the step files has said what is wrong with it
+		add(d.issuers(ctx, opened.Plan, secrets, reach)...)
 		add(d.tokens(ctx, opened.Plan, reach)...)
 		add(d.user(opened.Plan)...)
 		add(d.signIns(ctx, opened.Plan, secrets, reach)...)

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -10,6 +11,7 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/oauth"
+	"github.com/weir-edge/weir/filters/incoming"
 )
 
 // tokens looks whether the endpoints answer that credentials of backends come from: token
@@ -31,6 +33,34 @@ func (d *Doctor) tokens(ctx context.Context, plan *compile.Plan, reach edge.Reac
 				seen[at] = true
 				out = append(out, d.step(ctx, "tokens", placeOf(at), func(ctx context.Context) edge.Finding { return answers(ctx, client, at, b.Name) }))
 			}
+		}
+	}
+	return out
+}
+
+// issuers looks whether the keys can be had by which the tokens of clients are judged.
+func (d *Doctor) issuers(ctx context.Context, plan *compile.Plan, secrets edge.Secrets, reach edge.Reach) (out []edge.Finding) {
+	shared := oauth.Issuers{Wait: d.Timeout}
+	for _, server := range plan.Servers {
+		if server.Incoming == nil || server.Incoming.Issuer == "" || server.AuthServer != nil { // whose keys are the edge's own
+			continue
+		}
+		gate, err := incoming.Parse(*server.Incoming)
+		if err != nil {
+			continue // the step manifests has said so
+		}
+		var after []func()
+		opened, err := gate.Start(edge.Env{Log: slog.New(slog.DiscardHandler), Secrets: secrets, Reach: reach, Defer: func(f func()) { after = append(after, f) }}, &shared)
+		if err == nil { // else the steps files and secrets have said so
+			out = append(out, d.step(ctx, "issuer", server.Name+" "+placeOf(server.Incoming.Issuer), func(ctx context.Context) edge.Finding {
+				if err := opened.Ready(ctx); err != nil {
+					return edge.Problem(edge.ClassUnreachable, "check the issuer of incomingAuth, and that this machine can reach it (caBundlePath for a CA of its own): nobody gets in without its keys", "%v", err)
+				}
+				return edge.Fine("its keys are known")
+			}))
+		}
+		for _, f := range after {
+			f()
 		}
 	}
 	return out

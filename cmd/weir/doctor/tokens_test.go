@@ -191,3 +191,50 @@ func TestDoctorOfOneUser(t *testing.T) {
 		t.Errorf("%d notes about a token that nobody needs", told)
 	}
 }
+
+// TestDoctorOfIssuers has the doctor look for the keys of issuers that have some, have none, and
+// are not there.
+func TestDoctorOfIssuers(t *testing.T) {
+	back := edgetest.NewServer(t, edgetest.Modern)
+	var server *httptest.Server
+	server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		issuer := server.URL + strings.TrimSuffix(r.URL.Path, "/.well-known/openid-configuration")
+		switch r.URL.Path {
+		case "/good/.well-known/openid-configuration", "/empty/.well-known/openid-configuration":
+			fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":%q}`, issuer, issuer+"/keys")
+		case "/good/keys":
+			_, _ = w.Write([]byte(`{"keys":[{"kty":"EC","crv":"P-256","kid":"1","use":"sig","alg":"ES256","x":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4","y":"4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"}]}`))
+		case "/empty/keys":
+			_, _ = w.Write([]byte(`{"keys":[]}`))
+		default:
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	t.Cleanup(server.Close)
+	for at, want := range map[string]edge.Level{
+		server.URL + "/good":                edge.LevelOK,
+		server.URL + "/empty":               edge.LevelProblem,
+		server.URL + "/none":                edge.LevelProblem,
+		"http://" + edgetest.FreeAddress(t): edge.LevelProblem,
+	} {
+		manifest := fmt.Sprintf(`name: n
+groupRef: n
+incomingAuth: {type: oidc, oidc: {issuer: %q, audience: a, clientId: c, insecureAllowHttp: true, jwksAllowPrivateIp: true}}
+outgoingAuth: {source: inline}
+backends: [{name: a, url: %q, transport: streamable-http}]
+`, at, back.URL)
+		found := 0
+		for _, one := range examined(t, manifest, edgetest.Patience) {
+			if one.Step != "issuer" {
+				continue
+			}
+			if found++; one.Level != want || one.Subject != "n "+at {
+				t.Errorf("%s: %+v", at, one)
+			}
+		}
+		if found != 1 {
+			t.Errorf("%s: %d findings", at, found)
+		}
+	}
+}
