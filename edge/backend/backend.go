@@ -89,6 +89,7 @@ type Backend struct {
 	ailing    atomic.Bool  // the last that failed by its fault has not been followed by anything good yet
 	recovered atomic.Int64 // when that was last told, Unix nanoseconds
 
+	lacked    atomic.Int64 // when it was last logged that a request had no credential, Unix nanoseconds
 	sureUntil atomic.Int64 // Unix nanoseconds; until then an odd answer is no reason to ask what it speaks
 
 	intro  atomic.Pointer[Introduction]
@@ -611,6 +612,9 @@ func (b *Backend) named(err error) error {
 	switch {
 	case kind == edge.Unavailable && errors.As(err, &over):
 		return &edge.Error{Kind: kind, Op: err.Error(), Err: fmt.Errorf("backend %q %w", b.Name, over)}
+	}
+	if (kind == edge.Unavailable || kind == edge.Timeout) && errors.As(err, new(*noCredential)) {
+		b.lacking(err)
 	}
 	switch kind {
 	case edge.Unavailable, edge.Internal:

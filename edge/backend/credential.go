@@ -5,6 +5,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/health"
@@ -70,6 +71,15 @@ type noCredential struct{ error }
 
 func (e *noCredential) Unwrap() error    { return e.error }
 func (e *noCredential) Unattached() bool { return true }
+
+// lacking logs once a minute why requests are without their credential: nothing else says so
+// where operators look, since the backend is well.
+func (b *Backend) lacking(err error) {
+	last, now := b.lacked.Load(), time.Now().UnixNano()
+	if now-last >= int64(time.Minute) && b.lacked.CompareAndSwap(last, now) {
+		b.Log.Warn("calls fail for want of a credential", "backend", b.Name, "error", err)
+	}
+}
 
 var crlf = []byte("\r\n")
 

@@ -456,6 +456,9 @@ func TestS36Credentials(t *testing.T) {
 			t.Errorf("the log lacks %q", part)
 		}
 	}
+	if n := strings.Count(e.Log(), `level=WARN msg="calls fail for want of a credential"`); n != 1 { // in a minute
+		t.Errorf("it is told %d times", n)
+	}
 	if strings.Contains(e.Log(), planted) {
 		t.Error("the log holds the secret")
 	}
