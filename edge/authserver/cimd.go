@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"mime"
 	"net/http"
@@ -142,6 +143,10 @@ func (d *documentsCache) fly(ctx context.Context, id string, f *flight) {
 	defer d.landed(id, f)
 	defer edge.Contain(d.log, "metadata document")
 	f.client, f.err = d.fetch(ctx, id)
+	if f.err != nil && !errors.Is(f.err, errBusy) {
+		d.log.Info("the metadata document of a client is not used", "url", id, "error", f.err)
+		f.err = errNoClient
+	}
 }
 
 // landed keeps what a fetch came to, and tells all who wait.
@@ -171,12 +176,15 @@ func (d *documentsCache) fetch(ctx context.Context, id string) (*client, error) 
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	answer, err := d.client.Do(ctx, oauth.Request{URL: id, Trust: oauth.Learned, Header: http.Header{"Accept": {"application/json"}}, MaxBody: maxDocument})
-	if err != nil || answer.Status != http.StatusOK {
-		return nil, errNoClient
+	if err != nil {
+		return nil, err
 	}
 	kind, _, err := mime.ParseMediaType(answer.Header.Get("Content-Type"))
-	if err != nil || kind != "application/json" && !strings.HasSuffix(kind, "+json") {
-		return nil, errNoClient
+	switch {
+	case answer.Status != http.StatusOK:
+		return nil, fmt.Errorf("status %d", answer.Status)
+	case err != nil || kind != "application/json" && !strings.HasSuffix(kind, "+json"):
+		return nil, errors.New("it is not application/json")
 	}
 	return parseDocument(id, answer.Body)
 }
@@ -185,14 +193,14 @@ func (d *documentsCache) fetch(ctx context.Context, id string) (*client, error) 
 func parseDocument(id string, text []byte) (*client, error) {
 	o, err := oauth.ParseObject(text, maxDepth)
 	if err != nil {
-		return nil, errNoClient
+		return nil, err
 	}
 	if own, _ := o.Text("client_id"); own != id {
-		return nil, errNoClient
+		return nil, errors.New("client_id: it is another than the URL")
 	}
 	for _, secret := range []string{"client_secret", "client_secret_expires_at", "registration_access_token"} {
 		if o.Has(secret) {
-			return nil, errNoClient
+			return nil, fmt.Errorf("%s: a document that anybody can read has none", secret)
 		}
 	}
 	// A name may be as long as the document lets it, and is kept as far as it is shown, so that
@@ -200,13 +208,16 @@ func parseDocument(id string, text []byte) (*client, error) {
 	name, _ := o.Text("client_name")
 	delete(o, "client_name")
 	delete(o, "client_uri")
-	c, err := parseClient(o)
-	if err != nil || c.Method != authNone {
-		return nil, errNoClient
+	c, err := parseClient(o, true)
+	if err == nil && c.Method != authNone {
+		err = errors.New("token_endpoint_auth_method: only none is served")
+	}
+	if err != nil {
+		return nil, err
 	}
 	u, err := url.Parse(id)
 	if err != nil {
-		return nil, errNoClient
+		return nil, err
 	}
 	c.ID, c.Name, c.host = id, visible(name), u.Hostname()
 	return c, nil

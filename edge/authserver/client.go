@@ -73,8 +73,10 @@ func badMetadata(format string, args ...any) error {
 }
 
 // parseClient reads the metadata of a client, those of a registration or a document, and
-// refuses what it cannot be. What is not read is not looked at.
-func parseClient(o oauth.Object) (*client, error) {
+// refuses what it cannot be. What is not read is not looked at. A document is written for all
+// authorization servers, and nobody can answer it: of its lists, what is not served here is
+// left out, as long as there is what a login needs.
+func parseClient(o oauth.Object, document bool) (*client, error) {
 	c := &client{Method: authNone}
 	text := func(name string, most int) (string, error) {
 		if !o.Has(name) || string(o[name]) == "null" {
@@ -103,11 +105,12 @@ func parseClient(o oauth.Object) (*client, error) {
 		return nil, &clientError{"invalid_redirect_uri", fmt.Sprintf("redirect_uris: it is no array of 1 to %d texts", maxRedirects)}
 	}
 	for i, r := range redirects {
-		if _, ok := parseRedirect(r); !ok {
+		if _, ok := parseRedirect(r); ok {
+			c.Redirects = append(c.Redirects, r)
+		} else if !document || i == len(redirects)-1 && len(c.Redirects) == 0 {
 			return nil, &clientError{"invalid_redirect_uri", fmt.Sprintf("redirect_uris[%d]: it may not be registered: write https, http of 127.0.0.1, [::1] or localhost, or a private-use scheme with a period", i)}
 		}
 	}
-	c.Redirects = redirects
 
 	// 2. What it says of itself.
 	var err error
@@ -137,11 +140,10 @@ func parseClient(o oauth.Object) (*client, error) {
 		return nil, err
 	}
 	for _, g := range grants {
-		switch g {
-		case "authorization_code":
-		case "refresh_token":
+		switch {
+		case g == "refresh_token":
 			c.Refreshes = true
-		default:
+		case g != "authorization_code" && !document:
 			return nil, badMetadata("grant_types: only authorization_code and refresh_token are served")
 		}
 	}
@@ -152,7 +154,7 @@ func parseClient(o oauth.Object) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(responses, func(r string) bool { return r != "code" }) {
+	if len(responses) > 0 && !slices.Contains(responses, "code") || !document && slices.ContainsFunc(responses, func(r string) bool { return r != "code" }) {
 		return nil, badMetadata("response_types: only code is served")
 	}
 	method, err := text("token_endpoint_auth_method", 64)

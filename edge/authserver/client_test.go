@@ -356,6 +356,51 @@ func TestCIMD(t *testing.T) {
 	}
 }
 
+// TestDocumentsForAllServers: a document is written for all authorization servers. What it lists
+// beside what is served here is left out, and the log says why one is not used.
+func TestDocumentsForAllServers(t *testing.T) {
+	d, reach := newDocuments(t)
+	for name, one := range map[string]struct {
+		more map[string]any
+		logs string // "" for a document that serves
+	}{
+		"an editor's": {more: map[string]any{
+			"grant_types": []string{"authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code"}, "response_types": []string{"code"},
+			"token_endpoint_auth_method": "none", "application_type": "native",
+		}},
+		"a chat's":             {more: map[string]any{"grant_types": []string{"urn:ietf:params:oauth:grant-type:jwt-bearer", "authorization_code", "refresh_token"}, "response_types": []string{"code", "none"}}},
+		"another address":      {more: map[string]any{"redirect_uris": []string{"odd://callback", callback}}},
+		"no code":              {map[string]any{"grant_types": []string{"client_credentials", "refresh_token"}}, "grant_types: "},
+		"no response type":     {map[string]any{"response_types": []string{"token"}}, "response_types: "},
+		"no address of use":    {map[string]any{"redirect_uris": []string{"javascript:x", "odd://callback"}}, "redirect_uris[1]: "},
+		"a key of its own":     {map[string]any{"token_endpoint_auth_method": "private_key_jwt"}, "token_endpoint_auth_method: "},
+		"another's client_id":  {map[string]any{"client_id": "https://x.example/y"}, "client_id: "},
+		"a secret that is not": {map[string]any{"client_secret": "planted-secret"}, "client_secret: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := open(t, options{config: cimd, reach: reach})
+			d.text = func(id string) (string, string, int) { return "application/json", sound(id, one.more), 200 }
+			id := d.URL + "/client.json"
+			if one.logs != "" {
+				w := r.browser().authorize(asking(id))
+				if logs := r.log.String(); w.Code != http.StatusBadRequest || !strings.Contains(logs, one.logs) || strings.Contains(logs, "planted-secret") {
+					t.Errorf("status %d; log: %s", w.Code, logs)
+				}
+				return
+			}
+			if got := r.tokens(r.post("/oauth/token", redeeming(id, r.code(asking(id))))); got.Refresh == "" {
+				t.Error("it has no refresh token")
+			}
+			if q := asking(id); name == "another address" {
+				q.Set("redirect_uri", "odd://callback")
+				if w := r.browser().authorize(q); w.Code != http.StatusBadRequest || w.Header().Get("Location") != "" {
+					t.Errorf("an address that nobody may register: status %d", w.Code)
+				}
+			}
+		})
+	}
+}
+
 // TestO28: many documents cost few fetches, and none for a request that is wrong anyhow.
 func TestO28(t *testing.T) {
 	d, reach := newDocuments(t)

@@ -428,7 +428,7 @@ func (s *Server) registered(r *http.Request) (*client, error) {
 	if err != nil {
 		return nil, badMetadata("the registration is no JSON object")
 	}
-	c, err := parseClient(o)
+	c, err := parseClient(o, false)
 	if err != nil {
 		return nil, err
 	}
