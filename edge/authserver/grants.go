@@ -71,8 +71,8 @@ func (s *Server) issue(ctx context.Context, id string, g *grant, nonce string, s
 	}
 	now := s.now()
 	expires := now.Add(s.config.Access)
-	if expires.After(g.End) {
-		expires = g.End
+	if end := g.ends(); expires.After(end) { // what is good for less than it says surprises whoever has it
+		expires = end
 	}
 	c := access{
 		Issuer: s.config.Issuer, Subject: g.Subject, Audience: server.audience(g.Resource), Expires: expires.Unix(), Issued: now.Unix(), From: now.Unix(),

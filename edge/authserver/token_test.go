@@ -163,6 +163,27 @@ func TestEnds(t *testing.T) {
 	refused(t, "after a week", r.post("/oauth/token", refreshing(client, got.Refresh)), 400, "invalid_grant")
 }
 
+// TestAccessWithinGrant: an access token does not say that it outlives its grant, which ends
+// what it is good for.
+func TestAccessWithinGrant(t *testing.T) {
+	r := open(t, options{config: func(c *authserver.Spec) { c.Access, c.Refresh = 24*time.Hour, time.Hour }})
+	r.clock.stops()
+	client, got := r.signIn()
+	for range 2 {
+		c := r.claims(got.Access)
+		exp, _ := c["exp"].(float64)
+		if left := time.Unix(int64(exp), 0).Sub(r.clock.now()); left > time.Hour || left < 59*time.Minute {
+			t.Errorf("the grant lives for 1 h, the token says %s", left)
+		}
+		grant, _ := c["tsid"].(string)
+		r.clock.moves(59 * time.Minute)
+		if l, err := r.Look(t.Context(), grant); err != nil || l == nil {
+			t.Errorf("it ended early: %v", err)
+		}
+		got = r.tokens(r.post("/oauth/token", refreshing(client, got.Refresh)))
+	}
+}
+
 // TestNoRefreshToken: a client without the grant type gets none.
 func TestNoRefreshToken(t *testing.T) {
 	r := open(t, options{})
