@@ -70,7 +70,7 @@ func (d *doorway) describe() {
 			paths = append(paths, "/mcp", "")
 		}
 		for _, path := range paths {
-			d.mounts.Add(edge.Mount{Prefix: documentAt + path, Handler: s.described(), MaxBody: mount.Ignored})
+			d.mounts.Add(edge.Mount{Prefix: documentAt + path, Handler: s.described(), MaxBody: mount.Ignored, AnyOrigin: true})
 		}
 	}
 }

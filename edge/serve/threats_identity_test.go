@@ -123,6 +123,13 @@ func TestNoToken(t *testing.T) {
 	if r.Status != 200 || !strings.Contains(string(r.Body), m.URL) || r.Header.Get("Access-Control-Allow-Origin") != "*" {
 		t.Errorf("status %d, %v: %s", r.Status, r.Header, r.Body)
 	}
+	for _, page := range []string{f.Base(), "https://app.example.com", "null"} {
+		get := f.client.Do("GET", "/.well-known/oauth-protected-resource/mcp", "", "Origin", page)
+		before := f.client.Do("OPTIONS", "/.well-known/oauth-protected-resource/mcp", "", "Origin", page, "Access-Control-Request-Method", "GET")
+		if get.Status != 200 || string(get.Body) != string(r.Body) || get.Header.Get("Access-Control-Allow-Origin") != "*" || before.Status != 204 {
+			t.Errorf("a page of %s: status %d, preflight %d: %s", page, get.Status, before.Status, get.Body)
+		}
+	}
 	// What is wanted of a page before it sends anything needs no token.
 	if r := f.client.Do("OPTIONS", "/mcp", "", "Origin", f.Base(), "Access-Control-Request-Method", "POST"); r.Status != 204 {
 		t.Errorf("OPTIONS: status %d", r.Status)
