@@ -122,7 +122,13 @@ func (f Finding) next() string {
 	case compile.ReasonUnsupported:
 		return "take the field out until it is supported"
 	case compile.ReasonUnused:
-		return "take it out, or refer to it"
+		switch {
+		case f.Path == "":
+			return "take it out, or refer to it"
+		case strings.HasPrefix(f.Message, "not used"):
+			return "take the field out"
+		}
+		return "do as it says, or leave it so where that is meant"
 	}
 	return "correct the value: " + schema
 }

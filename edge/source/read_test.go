@@ -357,3 +357,18 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// TestAdviceFitsWhatIsUnused: an object that nothing refers to, a field that nothing reads, and
+// one that is read and doubtful have different things to be done about.
+func TestAdviceFitsWhatIsUnused(t *testing.T) {
+	for _, one := range []struct{ path, message, want string }{
+		{"", "not used: no server refers to it", "refer to it"},
+		{"spec.caBundleRef", "not used: the URL is http, which knows no certificates", "take the field out"},
+		{"spec.authServerConfig.hmacSecretRefs", "one is made at each start: weir auth keygen makes one that stays", "do as it says"},
+	} {
+		f := source.Finding{Finding: compile.Finding{Severity: compile.Warning, Path: one.path, Reason: compile.ReasonUnused, Message: one.message}}
+		if got := f.Advice(); !strings.Contains(got.Next, one.want) || one.path != "" && strings.Contains(got.Next, "refer to it") {
+			t.Errorf("%s: %q", one.message, got.Next)
+		}
+	}
+}
