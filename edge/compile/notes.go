@@ -1,11 +1,13 @@
 package compile
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/weir-edge/weir/edge/authserver"
 	"github.com/weir-edge/weir/edge/outgoing"
 	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/filters/authz"
@@ -38,6 +40,12 @@ func (c *compiler) unreached() {
 		case *v1beta1.EdgeFilter:
 			c.filter(o, k)
 		case *v1beta1.MCPExternalAuthConfig:
+			if e := k.Spec.EmbeddedAuthServer; k.Spec.Type == v1beta1.AuthEmbeddedAuthServer && e != nil {
+				here := authserver.Resource{URL: cmp.Or(e.AuthorizationEndpointBaseURL, e.Issuer)} // that of its server is in the rest
+				_, _, wrong := authserver.Parse(field.NewPath("spec", "embeddedAuthServer"), e, authserver.Around{Issuer: e.Issuer, One: true, Resources: []authserver.Resource{here}})
+				c.faults(o, wrong)
+				continue
+			}
 			_, wrong := outgoing.Parse(field.NewPath("spec"), &k.Spec)
 			c.faults(o, wrong)
 		case *v1beta1.MCPAuthzConfig:

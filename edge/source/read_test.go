@@ -372,3 +372,27 @@ func TestAdviceFitsWhatIsUnused(t *testing.T) {
 		}
 	}
 }
+
+// TestAuthServerInAPart: an authorization server whose server is in the rest of the set is judged
+// as far as that goes, and its type is one that there is.
+func TestAuthServerInAPart(t *testing.T) {
+	for more, want := range map[string]string{
+		"": "",
+		", tokenLifespans: {authCodeLifespan: 1h}":                  "spec.embeddedAuthServer.tokenLifespans.authCodeLifespan: ",
+		", authorizationEndpointBaseUrl: 'https://login.x.example'": "",
+		", baselineClientScopes: [other]":                           "spec.embeddedAuthServer.baselineClientScopes[0]: ",
+	} {
+		s := read(t, "part.yaml", `apiVersion: weir.dev/v1beta1
+kind: MCPExternalAuthConfig
+metadata: {name: login}
+spec:
+  type: embeddedAuthServer
+  embeddedAuthServer: {issuer: 'https://a.example', upstreamProviders: [{name: idp, type: oidc, oidcConfig: {issuerUrl: 'https://i.example', clientId: x}}]`+more+`}
+`)
+		s.Part = true
+		found := s.Compile().Findings.Error()
+		if want == "" && found != "" || !strings.Contains(found, want) || strings.Count(found, "\n") > 0 {
+			t.Errorf("%s: %q, want %q", more, found, want)
+		}
+	}
+}
