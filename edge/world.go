@@ -2,6 +2,7 @@ package edge
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"time"
@@ -93,9 +94,12 @@ type Upstreams interface {
 // they are used.
 type Nobody struct{}
 
+// ErrNobody is the cause of each error of Nobody.
+var ErrNobody = errors.New("nobody has signed in here")
+
 // Upstream is Upstreams.Upstream.
-func (Nobody) Upstream(context.Context, *Identity, string) (access, id Secret, err error) {
-	return "", "", Errorf(Unauthenticated, "upstream", "nobody has signed in here: that takes an edge that runs")
+func (Nobody) Upstream(_ context.Context, _ *Identity, provider string) (access, id Secret, err error) {
+	return "", "", &Error{Kind: Unauthenticated, Op: "upstream " + provider + ": what it issued to users is in an edge that runs, and nowhere else", Err: ErrNobody}
 }
 
 // Env is the world that a part of a plan may touch once the plan goes live.

@@ -163,3 +163,16 @@ func TestAuthTestShowsWords(t *testing.T) {
 		t.Errorf("code %d", code)
 	}
 }
+
+// TestAuthTestUpstream: what an upstream issued to users is in an edge that runs alone, and no
+// field is named that the strategy does not have.
+func TestAuthTestUpstream(t *testing.T) {
+	dir, mint := t.TempDir(), edgetest.NewMint(t, "here")
+	manifest := strings.Replace(authManifest(mint.URL, `{type: upstreamInject, upstreamInject: {providerName: corp}}`), "incomingAuth:",
+		`authServerConfig: {issuer: "`+mint.URL+`", upstreamProviders: [{name: corp, type: oauth2, oauth2Config: {authorizationEndpoint: "https://corp.example.com/a", tokenEndpoint: "https://corp.example.com/t", clientId: x, redirectUri: "`+mint.URL+`/oauth/callback"}}]}, incomingAuth:`, 1)
+	alice := mint.Token("alice", nil)
+	code, said := tested(t, dir, []string{alice}, "tools", "-c", kept(t, dir, "weir.yaml", manifest), "--token-file", kept(t, dir, "token", alice))
+	if code != 1 || !strings.Contains(said, "no credential: upstream corp: ") || !strings.Contains(said, "an edge that runs") || strings.Contains(said, "clientId") {
+		t.Errorf("code %d: %s", code, said)
+	}
+}

@@ -339,6 +339,9 @@ func (p *patient) ofUser(ctx context.Context, err error) (_ edge.Finding, wrong 
 		if errors.As(failed, &e) && e.Op != "" {
 			text = strings.TrimPrefix(e.Op, "outgoing: ") // the reason, as the log has it
 		}
+		if errors.Is(failed, edge.ErrNobody) {
+			return edge.Fine("it answers users alone: " + edge.Brief(text)), true
+		}
 		return edge.Problem(edge.ClassCredential, shows, "no credential for the user: %s", edge.Brief(text)), true
 	}
 	var r interface{ HTTPStatus() int }

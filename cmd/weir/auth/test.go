@@ -238,6 +238,8 @@ func (t *Test) mend(err error) string {
 		endpoint, client, target = "region, or the setting --sts-endpoint", "roleMappings and fallbackRoleArn, and the identity provider of the cloud", "the trust policy of the role that fallbackRoleArn or roleMappings names"
 	}
 	switch {
+	case errors.Is(err, edge.ErrNobody):
+		return "nothing here: sign in at an edge that runs, and call the backend there"
 	case kind == edge.Unauthenticated:
 		return "--token-file: the user has to sign in again; or " + t.at(client) + ": whether it is for tokens of that issuer and audience"
 	case kind == edge.Denied && cloud && strings.Contains(t.Error, "sessionNameClaim"):

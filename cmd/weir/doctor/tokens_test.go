@@ -238,3 +238,25 @@ backends: [{name: a, url: %q, transport: streamable-http}]
 		}
 	}
 }
+
+// TestDoctorOfUpstreams: what an upstream issued to a user is in an edge that runs alone. That
+// the doctor cannot ask a backend with it is no problem of the configuration.
+func TestDoctorOfUpstreams(t *testing.T) {
+	back, found := edgetest.NewServer(t, edgetest.Modern), 0
+	manifest := strings.NewReplacer(
+		"incomingAuth:", `authServerConfig: {issuer: "https://edge.example.com", upstreamProviders: [{name: corp, type: oauth2, oauth2Config: {authorizationEndpoint: "https://corp.example.com/a", tokenEndpoint: "https://corp.example.com/t", clientId: x, redirectUri: "https://edge.example.com/oauth/callback"}}]}, incomingAuth:`,
+		"https://login.example.com", "https://edge.example.com",
+		"{type: tokenExchange, tokenExchange: {tokenUrl: %q, audience: there}}", "{type: upstreamInject, upstreamInject: {providerName: corp}}",
+	).Replace(exchanging)
+	for _, one := range examinedAs(t, fmt.Sprintf(manifest, back.URL), edgetest.Patience, &edge.Identity{Issuer: "https://edge.example.com", Subject: "corp:alice", Token: "a.b.c"}, nil) {
+		if one.Step != "introduce" {
+			continue
+		}
+		if found++; one.Level != edge.LevelOK || !strings.Contains(one.Detail, "upstream corp: ") {
+			t.Errorf("%+v", one)
+		}
+	}
+	if found != 1 {
+		t.Errorf("%d findings", found)
+	}
+}
