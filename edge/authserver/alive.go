@@ -17,6 +17,7 @@ import (
 const (
 	aliveAge  = 7500 * time.Millisecond
 	aliveMost = 100_000
+	aliveIdle = time.Minute // after which one is forgotten that nobody asks about: what policies read of it may be large
 )
 
 // Life is whether one grant lives. It is safe for concurrent use.
@@ -25,6 +26,7 @@ type Life struct {
 	over  atomic.Bool  // it lives no longer, and never will
 
 	policy atomic.Pointer[policy] // what policies read; nil for nothing
+	made   time.Time
 
 	looking sync.Mutex
 	dead    time.Time // until when it is known not to live; of looking
@@ -59,6 +61,7 @@ func (l *Life) Lives(now time.Time) bool { return now.UnixNano() < l.until.Load(
 func (l *Life) end() bool {
 	first := !l.over.Swap(true)
 	l.until.Store(0)
+	l.policy.Store(nil)
 	return first
 }
 
@@ -68,9 +71,10 @@ type alive struct {
 	all map[string]*Life
 }
 
-// of is the life of a grant. Where there is no room for it another is forgotten, and whoever
-// has that has to look again.
-func (a *alive) of(id string) *Life {
+// of is the life of a grant. A new one has a handful of others looked at: those that nobody has
+// asked about for long are forgotten, and where there is no room any other is. Whoever has one of
+// these has to look again.
+func (a *alive) of(id string, now time.Time) *Life {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if l := a.all[id]; l != nil {
@@ -79,14 +83,18 @@ func (a *alive) of(id string) *Life {
 	if a.all == nil {
 		a.all = map[string]*Life{}
 	}
-	if len(a.all) >= aliveMost {
-		for other, l := range a.all {
+	looked := 0
+	for other, l := range a.all {
+		idle := !l.over.Load() && now.Sub(l.made) > aliveIdle && now.Sub(time.Unix(0, l.until.Load())) > aliveIdle
+		if idle || len(a.all) >= aliveMost {
 			l.until.Store(0)
 			delete(a.all, other)
+		}
+		if looked++; looked == 8 {
 			break
 		}
 	}
-	l := &Life{}
+	l := &Life{made: now}
 	a.all[id] = l
 	return l
 }
@@ -94,7 +102,8 @@ func (a *alive) of(id string) *Life {
 // Look finds out whether the grant of a token of ours, its claim tsid, lives; nil for one that
 // does not. The store is asked once in 7.5 s for each grant. An error is the store's.
 func (s *Server) Look(ctx context.Context, id string) (*Life, error) {
-	l, now := s.alive.of(id), s.now()
+	now := s.now()
+	l := s.alive.of(id, now)
 	if l.Lives(now) {
 		return l, nil
 	}
@@ -140,7 +149,7 @@ func (s *Server) Believe(id string) *Life {
 	if s.lasting.ended.has(id, now) {
 		return nil
 	}
-	l := s.alive.of(id)
+	l := s.alive.of(id, now)
 	l.until.Store(now.Add(aliveAge).UnixNano())
 	return l
 }

@@ -73,6 +73,13 @@ func NewKey() (string, error) {
 // FaultyFetches has each fetch of a metadata document panic.
 func (s *Server) FaultyFetches() { s.documents.client = nil }
 
+// Known is how many grants it is known of whether they live.
+func (s *Server) Known() int {
+	s.alive.mu.Lock()
+	defer s.alive.mu.Unlock()
+	return len(s.alive.all)
+}
+
 // Compare looks at the other replicas.
 func (s *Server) Compare(ctx context.Context) (Agreement, error) { return s.compare(ctx) }
 

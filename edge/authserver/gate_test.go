@@ -186,3 +186,46 @@ func TestStoreAwayAtConsent(t *testing.T) {
 		t.Errorf("the provider is blamed: %v", err)
 	}
 }
+
+// TestForgottenGrants: what is known of grants that nobody asks about is given back, with what
+// policies read of their users; whoever comes back is known again. Of a grant that has ended
+// nothing is left to read.
+func TestForgottenGrants(t *testing.T) {
+	const many = 48
+	r := open(t, options{config: func(c *authserver.Spec) { c.Primary = "corp" }})
+	r.clock.stops()
+	signIns := func() (all []tokens) {
+		for range many {
+			_, got := r.signIn()
+			if !r.alive(got.Access) {
+				t.Fatal("a sign-in does not live")
+			}
+			all = append(all, got)
+		}
+		return all
+	}
+	old := signIns()
+	r.clock.moves(2 * time.Minute)
+	signIns()
+	if n := r.Known(); n > 2*many-many/2 {
+		t.Errorf("%d of %d grants are remembered, and nobody asks about %d of them", n, 2*many, many)
+	}
+	for _, one := range old {
+		if !r.alive(one.Access) {
+			t.Error("one who comes back is not known")
+		}
+	}
+	client, got := r.signIn()
+	id, _ := r.claims(got.Access)["tsid"].(string)
+	l, err := r.Look(t.Context(), id)
+	if err != nil || l == nil {
+		t.Fatal(err)
+	}
+	if claims, _ := l.Claims(); len(claims) == 0 {
+		t.Error("policies read nothing of a user")
+	}
+	r.post("/oauth/revoke", url.Values{"client_id": {client}, "token": {got.Refresh}})
+	if claims, _ := l.Claims(); claims != nil || l.Lives(r.clock.now()) {
+		t.Errorf("policies read %v of a sign-in that has ended", claims)
+	}
+}

@@ -204,7 +204,7 @@ func (s *Server) end(ctx context.Context, id string, g *grant, why error) error 
 // revokeGrant ends a grant, and what upstreams issued for it: here at once, elsewhere as soon
 // as it is looked up.
 func (s *Server) revokeGrant(ctx context.Context, id string, g *grant) error {
-	if s.alive.of(id).end() {
+	if s.alive.of(id, s.now()).end() {
 		s.lasting.usage.grant(g.Sealed, g.ends(), time.Time{}, s.now())
 	}
 	s.lasting.ended.note(id, s.now()) // after its end: Look relies on that
