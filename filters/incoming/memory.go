@@ -102,6 +102,9 @@ func cost(e *entry, header int) int64 {
 		n += sizeAny + int64(len(scope))
 	}
 	n += int64(len(id.Attributes))*int64(unsafe.Sizeof(edge.Attribute{})) + int64(id.Attributes.Size())
+	if id.PolicyClaims != nil {
+		n += sizeOf(id.PolicyClaims)
+	}
 	return n + sizeOf(id.Claims)
 }
 

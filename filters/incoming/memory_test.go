@@ -1,6 +1,8 @@
 package incoming_test
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"runtime"
 	"strings"
@@ -201,6 +203,37 @@ func TestTokensStayWithinTheBudget(t *testing.T) {
 			}
 			runtime.KeepAlive(cache)
 		})
+	}
+}
+
+// grant is one that lives, of a user of whom policies read much.
+type grant struct{ claims map[string]any }
+
+func (grant) Lives(time.Time) bool               { return true }
+func (g grant) Claims() (map[string]any, uint64) { return g.claims, 1 }
+
+// TestPolicyClaimsStayWithinTheBudget: what policies read of a user, beside the token, counts.
+func TestPolicyClaimsStayWithinTheBudget(t *testing.T) {
+	p := newProvider(t, theEC())
+	document, err := json.Marshal(map[string]any{"keys": []any{theEC().jwk()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := oauth.ParseKeys(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := grant{map[string]any{"groups": []any{strings.Repeat("g", 100<<10)}}}
+	own := &incoming.Own{Keys: func() oauth.Snapshot { return oauth.Snapshot{Keys: keys} }, Look: func(context.Context, string) (incoming.Grant, error) { return of, nil }}
+	cache, e := newCache(t, 8<<20), env(t)
+	e.Cache = func(part string) edge.Cache { return cache.Part(part) }
+	g, err := parse(t, p.spec()).Own(own).Start(e, &oauth.Issuers{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	remembered(t, g, theEC().mint(p.claims(map[string]any{"tsid": "x"})))
+	if n := counted(cache, "weir_cache_bytes"); n < 100<<10 {
+		t.Errorf("%d bytes are counted of a user of whom policies read 100 KiB", n)
 	}
 }
 
