@@ -172,7 +172,7 @@ func (s *Store) List() ([]Kept, error) {
 	}
 	switch {
 	case runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0:
-		return nil, fmt.Errorf("credentials: %s can be read by others than its owner: take the right away with chmod 600, or log out and in again", s.path())
+		return nil, fmt.Errorf("credentials: %s can be read by others than its owner: take the right away with chmod 600, or %s", s.path(), damaged)
 	case len(text) > maxFile:
 		return nil, fmt.Errorf("credentials: %s has more than %d bytes: %s", s.path(), maxFile, damaged)
 	}

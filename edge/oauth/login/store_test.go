@@ -95,6 +95,9 @@ func TestStore(t *testing.T) {
 	if err := os.Chmod(path, 0o644); err != nil {
 		t.Fatal(err)
 	}
+	if err := sealed.Remove(t.Context(), ""); err == nil || strings.Contains(err.Error(), "log out") {
+		t.Errorf("to log out is refused, and so no advice: %v", err)
+	}
 	if _, err := sealed.List(); err == nil || !strings.Contains(err.Error(), "chmod 600") {
 		t.Errorf("error %v", err)
 	}
