@@ -96,7 +96,7 @@ func (c *client) resource(ctx context.Context, challenge mcp.Challenge, p *place
 			return nil, fmt.Errorf("metadata of the resource: %s, which the server names: status %d", shown(where), answer.Status)
 		case answer.Status >= http.StatusInternalServerError:
 			return nil, fmt.Errorf("metadata of the resource: %s: status %d", shown(where), answer.Status)
-		case answer.Status != http.StatusOK:
+		case answer.Status != http.StatusOK, challenge.Metadata == "" && isPage(answer):
 			continue
 		}
 		if issuers, err = c.readResource(answer.Body, p); err != nil {
@@ -167,6 +167,9 @@ func (c *client) metadata(ctx context.Context, issuer string) (m *oauth.Metadata
 		case answer.Status != http.StatusOK:
 			faults = append(faults, fmt.Errorf("%s: status %d", shown(where), answer.Status))
 			continue
+		case isPage(answer):
+			faults = append(faults, fmt.Errorf("%s: it is a page for people", shown(where)))
+			continue
 		}
 		there = true
 		m, err := oauth.ParseMetadata(answer.Body, issuer, true)
@@ -203,6 +206,12 @@ func (c *client) older(ctx context.Context, p *place) error {
 func (c *client) get(ctx context.Context, where string) (*oauth.Response, error) {
 	trust, allowHTTP := c.options.trust(where)
 	return c.http.Do(ctx, oauth.Request{URL: where, Trust: trust, AllowHTTP: allowHTTP, Header: http.Header{"Accept": {"application/json"}}, Redirects: 3})
+}
+
+// isPage reports whether an answer is a page, which some servers have for every path that there
+// is not.
+func isPage(r *oauth.Response) bool {
+	return strings.HasPrefix(r.Header.Get("Content-Type"), "text/html")
 }
 
 // shown is a URL without what may be secret in it.

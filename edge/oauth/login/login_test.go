@@ -54,6 +54,37 @@ func TestLogin(t *testing.T) {
 	})
 }
 
+// TestPagesForEveryPath: a server that has a page for every path that there is not has no metadata,
+// and is taken as one of 2025-03-26.
+func TestPagesForEveryPath(t *testing.T) {
+	w := newWorld(t)
+	site := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/register", "/authorize", "/token":
+			w.serveAS(rw, r)
+		case "/mcp":
+			status := http.StatusOK
+			if r.Header.Get("Authorization") == "" {
+				status = http.StatusUnauthorized
+			}
+			answer(rw, status, "{}")
+		default:
+			rw.Header().Set("Content-Type", "text/html; charset=utf-8")
+			_, _ = rw.Write([]byte("<!doctype html><title>Welcome</title>"))
+		}
+	}))
+	t.Cleanup(site.Close)
+	s := w.open(storeOf(t), func(o *login.Options) { o.URL = site.URL + "/mcp" })
+	if status, err := get(t, s, site.URL+"/mcp"); status != http.StatusOK || err != nil {
+		t.Errorf("status %d, %v", status, err)
+	}
+	// Where a server names its metadata a page is none.
+	w.judge = func(string, int) (int, string) { return 401, `Bearer resource_metadata="` + site.URL + `/metadata"` }
+	if _, err := get(t, w.open(storeOf(t), nil), w.url()); err == nil || !strings.Contains(err.Error(), "metadata of the resource") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // TestFaults holds what a login refuses, what it says, and that no secret was sent then.
 func TestFaults(t *testing.T) {
 	for _, test := range []struct {
