@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -215,10 +214,7 @@ func parseDocument(id string, text []byte) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	u, err := url.Parse(id)
-	if err != nil {
-		return nil, err
-	}
-	c.ID, c.Name, c.host = id, visible(name), u.Hostname()
+	c.ID, c.Name = id, visible(name)
+	c.host, _ = parseDocumentURL(id)
 	return c, nil
 }

@@ -45,7 +45,7 @@ type client struct {
 	Native    bool   // application_type native
 	Method    string
 	Issued    time.Time
-	host      string // of the metadata document; "" for a registered client
+	host      string // of the metadata document, which vouches for it; "" for a registered client, which nobody does
 	which     int    // secret that sealed the id
 	sealed    string // names that secret; "" for a metadata document
 }
@@ -59,9 +59,6 @@ func clientKey(id string) string {
 	}
 	return id
 }
-
-// vouched says whose the client is: the host of its metadata document; "" for nobody's.
-func (c *client) vouched() string { return c.host }
 
 // clientError is a registration that is refused (RFC 7591 §3.2.2).
 type clientError struct{ code, what string }

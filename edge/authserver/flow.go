@@ -192,7 +192,7 @@ func (s *Server) checked(c *client, to redirectURI, q url.Values) (*ask, error) 
 		}
 	}
 	a := &ask{
-		Client: c.key(), ClientID: c.ID, Name: c.Name, Host: c.vouched(), Redirect: to.text, Shown: to.host,
+		Client: c.key(), ClientID: c.ID, Name: c.Name, Host: c.host, Redirect: to.text, Shown: to.host,
 		Scopes: slices.Compact(scopes), Resource: q.Get("resource"), Server: server.Audience, Title: server.Server,
 		Nonce: q.Get("nonce"), Prompts: prompts, Challenge: challenge, Refreshes: c.Refreshes, Sealed: c.sealed,
 	}
