@@ -208,9 +208,6 @@ func parseDocument(id string, text []byte) (*client, error) {
 	delete(o, "client_name")
 	delete(o, "client_uri")
 	c, err := parseClient(o, true)
-	if err == nil && c.Method != authNone {
-		err = errors.New("token_endpoint_auth_method: only none is served")
-	}
 	if err != nil {
 		return nil, err
 	}

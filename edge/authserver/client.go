@@ -161,8 +161,8 @@ func parseClient(o oauth.Object, document bool) (*client, error) {
 	if method != "" {
 		c.Method = method
 	}
-	if c.Method != authNone && c.Method != authBasic && c.Method != authPost {
-		return nil, badMetadata("token_endpoint_auth_method: only none, client_secret_basic and client_secret_post are served")
+	if c.Method != authNone && (document || c.Method != authBasic && c.Method != authPost) {
+		return nil, badMetadata("token_endpoint_auth_method: only none is served, and to registrations client_secret_basic and client_secret_post")
 	}
 	kind, err := text("application_type", 16)
 	if err != nil {

@@ -373,7 +373,8 @@ func TestDocumentsForAllServers(t *testing.T) {
 		"no code":              {map[string]any{"grant_types": []string{"client_credentials", "refresh_token"}}, "grant_types: "},
 		"no response type":     {map[string]any{"response_types": []string{"token"}}, "response_types: "},
 		"no address of use":    {map[string]any{"redirect_uris": []string{"javascript:x", "odd://callback"}}, "redirect_uris[1]: "},
-		"a key of its own":     {map[string]any{"token_endpoint_auth_method": "private_key_jwt"}, "token_endpoint_auth_method: "},
+		"a key of its own":     {map[string]any{"token_endpoint_auth_method": "private_key_jwt"}, "token_endpoint_auth_method: only none is served"},
+		"a secret in a file":   {map[string]any{"token_endpoint_auth_method": "client_secret_post"}, "token_endpoint_auth_method: only none is served"},
 		"another's client_id":  {map[string]any{"client_id": "https://x.example/y"}, "client_id: "},
 		"a secret that is not": {map[string]any{"client_secret": "planted-secret"}, "client_secret: "},
 	} {
