@@ -11,6 +11,7 @@ import (
 	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/settings"
 	"github.com/weir-edge/weir/edge/source"
 	"github.com/weir-edge/weir/filters/authz"
@@ -216,13 +217,15 @@ func (a *app) policiesOf(config []string, server string) (*authz.Policies, strin
 	return policies, found.Name, nil
 }
 
-// object reads a flag that is a JSON object; "" for none.
+// object reads a flag that is a JSON object, as the edge reads one: "" for none.
 func object(flag, text string, into *map[string]any) error {
 	if text == "" {
 		return nil
 	}
-	if err := json.Unmarshal([]byte(text), into); err != nil {
-		return fmt.Errorf("%s: not a JSON object: %w", flag, err)
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	if err := mcp.Valid([]byte(text)); err != nil || d.Decode(into) != nil || *into == nil {
+		return usagef(`%s: write a JSON object in which each name stands once, such as '{"name":"value"}'`, flag)
 	}
 	return nil
 }
