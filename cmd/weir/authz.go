@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -97,6 +98,13 @@ Exit codes: 0 allowed, 3 denied, 1 the configuration cannot be served.`,
 	f.StringVar(&q.Resource, "resource", "", "`URI` of the resource")
 	f.StringVar(&q.Backend, "backend", "", "`NAME` of its backend")
 	f.StringVar(&q.OriginalName, "original-name", "", "the backend's own `NAME` for it")
+	for name, to := range map[string]**bool{"read-only-hint": &q.ReadOnlyHint, "destructive-hint": &q.DestructiveHint, "idempotent-hint": &q.IdempotentHint, "open-world-hint": &q.OpenWorldHint} {
+		f.BoolFunc(name, "what the backend says of the tool; =false where it says no", func(text string) error {
+			yes, err := strconv.ParseBool(text)
+			*to = &yes
+			return err
+		})
+	}
 	f.StringVar(&arguments, "args", "", "arguments of the call, a `JSON` object")
 	f.BoolVar(&q.Listed, "listed", false, "ask whether a list shows it, not whether it may be called")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
