@@ -179,11 +179,8 @@ func (d *documentsCache) fetch(ctx context.Context, id string) (*client, error) 
 		return nil, err
 	}
 	kind, _, err := mime.ParseMediaType(answer.Header.Get("Content-Type"))
-	switch {
-	case answer.Status != http.StatusOK:
-		return nil, fmt.Errorf("status %d", answer.Status)
-	case err != nil || kind != "application/json" && !strings.HasSuffix(kind, "+json"):
-		return nil, errors.New("it is not application/json")
+	if answer.Status != http.StatusOK || err != nil || kind != "application/json" && !strings.HasSuffix(kind, "+json") {
+		return nil, fmt.Errorf("it is answered with status %d, and application/json is wanted with 200", answer.Status)
 	}
 	return parseDocument(id, answer.Body)
 }

@@ -136,13 +136,9 @@ func parseClient(o oauth.Object, document bool) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, g := range grants {
-		switch {
-		case g == "refresh_token":
-			c.Refreshes = true
-		case g != "authorization_code" && !document:
-			return nil, badMetadata("grant_types: only authorization_code and refresh_token are served")
-		}
+	c.Refreshes = slices.Contains(grants, "refresh_token")
+	if !document && slices.ContainsFunc(grants, func(g string) bool { return g != "authorization_code" && g != "refresh_token" }) {
+		return nil, badMetadata("grant_types: only authorization_code and refresh_token are served")
 	}
 	if len(grants) > 0 && !slices.Contains(grants, "authorization_code") {
 		return nil, badMetadata("grant_types: without authorization_code there is nothing to refresh")

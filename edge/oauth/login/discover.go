@@ -164,11 +164,8 @@ func (c *client) metadata(ctx context.Context, issuer string) (m *oauth.Metadata
 			return nil, true, fmt.Errorf("metadata of the authorization server: %w", err)
 		case answer.Status >= http.StatusInternalServerError:
 			return nil, true, fmt.Errorf("metadata of the authorization server: %s: status %d", shown(where), answer.Status)
-		case answer.Status != http.StatusOK:
-			faults = append(faults, fmt.Errorf("%s: status %d", shown(where), answer.Status))
-			continue
-		case isPage(answer):
-			faults = append(faults, fmt.Errorf("%s: it is a page for people", shown(where)))
+		case answer.Status != http.StatusOK || isPage(answer):
+			faults = append(faults, fmt.Errorf("%s: there are none (status %d)", shown(where), answer.Status))
 			continue
 		}
 		there = true
