@@ -50,9 +50,7 @@ func (c *compiler) unreached() {
 			c.faults(o, wrong)
 		case *v1beta1.MCPAuthzConfig:
 			document, wrong := authz.FromObject(&k.Spec, field.NewPath("spec"))
-			if document.Point == nil {
-				c.document(o, document, wrong, field.NewPath("spec", "config"))
-			}
+			c.document(o, document, wrong, field.NewPath("spec", "config"))
 		}
 	}
 }

@@ -396,3 +396,19 @@ spec:
 		}
 	}
 }
+
+// TestDecisionPointInAPart: an outside decision point whose server is in the rest of the set is
+// judged, too.
+func TestDecisionPointInAPart(t *testing.T) {
+	for timeout, want := range map[string]string{"30": "", "500": "spec.config.http.timeout: "} {
+		s := read(t, "part.yaml", `apiVersion: weir.dev/v1beta1
+kind: MCPAuthzConfig
+metadata: {name: point}
+spec: {type: httpv1, config: {http: {url: 'https://pdp.example', timeout: `+timeout+`}, claim_mapping: standard}}
+`)
+		s.Part = true
+		if found := s.Compile().Findings.Error(); want == "" && found != "" || !strings.Contains(found, want) {
+			t.Errorf("timeout %s: %q, want %q", timeout, found, want)
+		}
+	}
+}
