@@ -85,6 +85,12 @@ func TestRegister(t *testing.T) {
 		t.Errorf("secret %q", secret)
 	}
 
+	// What an extension would grant is left out, and the answer says what was kept.
+	beyond := answer(t, r.registers(map[string]any{"grant_types": []string{"authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:jwt-bearer"}}))
+	if kept := fmt.Sprint(beyond["grant_types"]); kept != "[authorization_code refresh_token]" {
+		t.Errorf("grant types kept: %s", kept)
+	}
+
 	many := make([]string, 11)
 	for i := range many {
 		many[i] = fmt.Sprintf("https://x.example/%d", i)
@@ -101,6 +107,8 @@ func TestRegister(t *testing.T) {
 		"a URI that is none":      {map[string]any{"client_uri": "javascript:x"}, "invalid_client_metadata"},
 		"a scope of 513":          {map[string]any{"scope": strings.Repeat("n", 513)}, "invalid_client_metadata"},
 		"O26 client_credentials":  {map[string]any{"grant_types": []string{"client_credentials"}}, "invalid_client_metadata"},
+		"and client_credentials":  {map[string]any{"grant_types": []string{"authorization_code", "client_credentials"}}, "invalid_client_metadata"},
+		"an extension alone":      {map[string]any{"grant_types": []string{"urn:ietf:params:oauth:grant-type:jwt-bearer"}}, "invalid_client_metadata"},
 		"refresh_token alone":     {map[string]any{"grant_types": []string{"refresh_token"}}, "invalid_client_metadata"},
 		"response type token":     {map[string]any{"response_types": []string{"token"}}, "invalid_client_metadata"},
 		"private_key_jwt":         {map[string]any{"token_endpoint_auth_method": "private_key_jwt"}, "invalid_client_metadata"},

@@ -150,10 +150,10 @@ func (s *Spec) Sound(env edge.Env) (err error) {
 	return err
 }
 
-// Ready waits for the keys of the issuer, where it has one elsewhere, and returns why they cannot
-// be had.
-func (g *Gate) Ready(ctx context.Context) error {
-	if g.issuer == nil {
+// Await waits for the keys of the issuer, where tokens are judged by some of its own, and returns
+// why they cannot be had.
+func (g *Gate) Await(ctx context.Context) error {
+	if g.issuer == nil || g.introspect != nil {
 		return nil
 	}
 	_, _, _ = g.issuer.Key(ctx, "") // which waits for the first fetch, and is no key

@@ -53,10 +53,10 @@ func (d *Doctor) issuers(ctx context.Context, plan *compile.Plan, secrets edge.S
 		opened, err := gate.Start(edge.Env{Log: slog.New(slog.DiscardHandler), Secrets: secrets, Reach: reach, Defer: func(f func()) { after = append(after, f) }}, &shared)
 		if err == nil { // else the steps files and secrets have said so
 			out = append(out, d.step(ctx, "issuer", server.Name+" "+placeOf(server.Incoming.Issuer), func(ctx context.Context) edge.Finding {
-				if err := opened.Ready(ctx); err != nil {
+				if err := opened.Await(ctx); err != nil {
 					return edge.Problem(edge.ClassUnreachable, "check the issuer of incomingAuth, and that this machine can reach it (caBundlePath for a CA of its own): nobody gets in without its keys", "%v", err)
 				}
-				return edge.Fine("its keys are known")
+				return edge.Fine("")
 			}))
 		}
 		for _, f := range after {
