@@ -59,7 +59,7 @@ func Classes() []Class {
 		{22, edge.ClassTimeout, "a backend does not answer in time"},
 		{23, edge.ClassTLS, "there is no TLS with a backend that can be trusted"},
 		{24, edge.ClassPrivate, "a backend is at an address that it may not be at"},
-		{25, edge.ClassUnreachable, "there is no way to a backend"},
+		{25, edge.ClassUnreachable, "there is no way to a backend, or to the keys of an issuer"},
 		{30, edge.ClassCredential, "a backend wants a credential, or another one"},
 		{31, edge.ClassProtocol, "what answers is no MCP server that the edge can talk to"},
 		{32, edge.ClassTransport, "a backend speaks another transport than the manifest says"},
