@@ -139,7 +139,9 @@ func parseClient(o oauth.Object, document bool) (*client, error) {
 	c.Refreshes = slices.Contains(grants, "refresh_token")
 	// Extension grants, which are URIs (RFC 6749 section 4.5), are left out of registrations too:
 	// programs name there what they can do at all, and read in the answer what was kept.
-	if !document && slices.ContainsFunc(grants, func(g string) bool { return g != "authorization_code" && g != "refresh_token" && !strings.Contains(g, ":") }) {
+	if !document && slices.ContainsFunc(grants, func(g string) bool {
+		return g != "authorization_code" && g != "refresh_token" && !strings.Contains(g, ":")
+	}) {
 		return nil, badMetadata("grant_types: only authorization_code and refresh_token are served")
 	}
 	if len(grants) > 0 && !slices.Contains(grants, "authorization_code") {
