@@ -25,7 +25,7 @@ func NewCompiler() *Compiler {
 func (c *Compiler) Compile(ctx context.Context, holder, file, text string, scope scripting.Scope) (*scripting.Program, error) {
 	waiting, stop := context.WithTimeoutCause(ctx, admissionWait, ErrBusy)
 	defer stop()
-	full, end := context.WithCancelCause(ctx)
+	full, end := context.WithCancelCause(ctx) // there is room among those who wait, or none
 	end(ErrBusy)
 	if err := c.waiting.enter(full, holder); err != nil {
 		return nil, err
