@@ -466,6 +466,45 @@ func TestTwoManagers(t *testing.T) {
 	}
 }
 
+// noting is a log that a keeper has a line of each record of, as that of a manager.
+type noting struct {
+	slog.Handler
+	k *Keeper
+}
+
+func (n *noting) Enabled(context.Context, slog.Level) bool { return true }
+func (n *noting) Handle(_ context.Context, r slog.Record) error {
+	n.k.Note("time", r.Message)
+	return nil
+}
+
+// A state that cannot be written, as with a full disk, is told in the log of the workload, and
+// stops nothing.
+func TestStateThatCannotBeWritten(t *testing.T) {
+	k := keep(t, &played{}, t.TempDir())
+	k.Log = slog.New(&noting{slog.DiscardHandler, k})
+	if err := k.Run(t.Context(), describe("time"), false, time.Minute, nil); err != nil {
+		t.Fatal(err)
+	}
+	w := k.all["time"]
+	if err := errors.Join(os.Remove(w.folder.status()), os.Mkdir(w.folder.status(), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	stopped := make(chan error, 1)
+	go func() { stopped <- k.Stop(t.Context(), "time", 0, nil) }()
+	select {
+	case err := <-stopped:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(edgetest.Patience):
+		t.Fatal("it does not stop")
+	}
+	if text, err := os.ReadFile(filepath.Join(w.folder.path, "edge.log")); err != nil || !strings.Contains(string(text), "the state of a workload is not written") {
+		t.Errorf("%v: %s", err, text)
+	}
+}
+
 // A process that was killed with a workload in its foreground holds neither its name nor its port.
 func TestForegroundKilled(t *testing.T) {
 	dir := t.TempDir()

@@ -174,13 +174,14 @@ func (w *one) to(state State, reason string) {
 
 // keep writes status.json. What cannot be written is lost without harm.
 func (w *one) keep() {
+	var err error
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.folder == nil || w.gone {
-		return
+	if w.folder != nil && !w.gone {
+		w.now.Boot, w.now.PID = w.k.Boot, os.Getpid()
+		err = w.folder.keep(&w.now)
 	}
-	w.now.Boot, w.now.PID = w.k.Boot, os.Getpid()
-	if err := w.folder.keep(&w.now); err != nil {
+	w.mu.Unlock()
+	if err != nil { // without w.mu, which Note takes for what is logged
 		w.k.Log.Warn("the state of a workload is not written", "workload", w.name, "error", err)
 	}
 }
