@@ -19,8 +19,8 @@ func (a *app) exportCommand() *cobra.Command {
 		Short: "Write what a workload is made of, to run it again",
 		Long: `Write what a workload is made of, to a file or to standard output, to run it again
 with "weir run --from-config FILE", here or on another machine. Secrets are there by
-name only, and so are variables whose names read like those of secrets, unless
---with-values is given. What another machine needs besides is said on standard error.
+name only, and so are variables and headers whose names read like those of secrets,
+unless --with-values is given. What another machine needs besides is said on standard error.
 
 Formats: weir, manifests as they are kept; k8s, manifests for a cluster, with what
 says nothing there left out; runconfig, the JSON of the reference (` + "v0.1.0" + `).
@@ -38,7 +38,7 @@ of this machine is no image.`,
 		},
 		ValidArgsFunction: a.workloads().Complete(false),
 	}
-	cmd.Flags().BoolVar(&o.WithValues, "with-values", false, "write the values of variables whose names read like those of secrets, too")
+	cmd.Flags().BoolVar(&o.WithValues, "with-values", false, "write the values of variables and headers whose names read like those of secrets, too")
 	addFormat(cmd, workload.Formats()...)
 	cmd.Flags().Lookup("format").Usage = "`FORMAT` to write: " + strings.Join(workload.Formats(), ", ")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -41,7 +41,7 @@ func newFakeManager() *fakeManager {
 				Name: name, Package: "npx -y @example/" + name, URL: url, Port: 20001, TransportType: "stdio", ProxyMode: "streamable-http",
 				Status: state, CreatedAt: longAgo, Group: group, Sandbox: "bwrap", Isolation: true,
 			},
-			Wish: workload.Running, Command: []string{"npx", "-y", "@example/" + name}, Manifest: "kind: MCPServer\nmetadata: {name: " + name + "}\n",
+			Wish: workload.Running, Command: []string{"npx", "-y", "@example/" + name}, Manifest: "apiVersion: weir.dev/v1beta1\nkind: MCPServer\nmetadata: {name: " + name + "}\nspec: {image: npx}\n",
 		}
 		if state == workload.Running {
 			d.StartedAt, d.Processes, d.RSSBytes = &longAgo, 1, 40<<20

@@ -495,6 +495,16 @@ func TestStartFailsWithItsCode(t *testing.T) {
 	}
 }
 
+// TestInspectHoldsNoSecret: a value whose name reads like that of a secret is for the server alone.
+func TestInspectHoldsNoSecret(t *testing.T) {
+	m := newFakeManager()
+	m.all["files"].Manifest = "apiVersion: weir.dev/v1beta1\nkind: MCPServer\nmetadata: {name: files}\nspec: {image: npx, args: [a], env: [{name: API_TOKEN, value: planted}, {name: PLAIN, value: shown}]}\n"
+	a, out, said := asking(t, m)
+	if code := a.run([]string{"inspect", "files"}); code != 0 || strings.Contains(out.String(), "planted") || !strings.Contains(out.String(), "REDACTED") || !strings.Contains(out.String(), "shown") {
+		t.Errorf("exit %d, %s%s", code, out, said)
+	}
+}
+
 // TestToolsOfOlderWorkload: a workload whose clients are told of the older transport is asked
 // at /mcp all the same, which its door answers too.
 func TestToolsOfOlderWorkload(t *testing.T) {

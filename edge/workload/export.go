@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/runner"
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
@@ -26,7 +27,7 @@ func Formats() []string { return []string{FormatWeir, FormatK8s, FormatRunConfig
 
 // ExportOptions say what an export holds.
 type ExportOptions struct {
-	WithValues bool // of variables whose names read like those of secrets
+	WithValues bool // of variables and headers whose names read like those of secrets
 }
 
 // replaceMe stands for an image that there is none of.
@@ -80,17 +81,36 @@ type exporter struct {
 	notes    []Note
 }
 
-// hide takes out the values of variables whose names read like those of secrets.
+// hide takes out the values of variables and headers whose names read like those of secrets.
 func (e *exporter) hide() {
-	if e.server == nil {
-		return
+	e.inClear(func(name, _ string) string {
+		e.comments = append(e.comments, "The value of "+name+" is left out, since the name reads like that of a secret: fill it in, or better keep it as a secret.")
+		return ""
+	})
+}
+
+// Shown is a manifest for people, without the values that an export leaves out. One that cannot
+// be read may hold anything, and nothing of it is shown.
+func Shown(manifest []byte) string {
+	s, err := readSet("manifest", manifest)
+	if err != nil {
+		return ""
 	}
-	for i, v := range e.server.Spec.Env {
-		if ReadsLikeSecret(v.Name) {
-			e.server.Spec.Env[i].Value = ""
-			e.comments = append(e.comments, "The value of "+v.Name+" is left out, since the name reads like that of a secret: fill it in, or better keep it as a secret.")
+	hidden := false
+	s.inClear(func(_, value string) string {
+		if hidden = hidden || value != ""; value == "" {
+			return ""
 		}
+		return edge.Secret(value).String()
+	})
+	if !hidden {
+		return string(manifest)
 	}
+	text, err := s.write()
+	if err != nil {
+		return ""
+	}
+	return string(text)
 }
 
 // paths notes which paths of this machine the workload needs.

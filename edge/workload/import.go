@@ -42,10 +42,16 @@ func Import(file string, data []byte) (manifest []byte, notes []Note, err error)
 	}
 	s.forget()
 	s.settle()
-	if s.server != nil {
-		for _, v := range s.server.Spec.Env {
-			if v.Value == "" && ReadsLikeSecret(v.Name) {
-				notes = append(notes, note("%s: the value of %s is empty, as an export leaves it: fill it in, or name a secret in its place (spec.secrets)", file, edge.Brief(v.Name)))
+	s.inClear(func(name, value string) string {
+		if value == "" {
+			notes = append(notes, note("%s: the value of %s is empty, as an export leaves it: fill it in, or name a secret in its place", file, edge.Brief(name)))
+		}
+		return value
+	})
+	if s.proxy != nil && s.proxy.Spec.HeaderForward != nil {
+		for _, name := range slices.Sorted(maps.Keys(s.proxy.Spec.HeaderForward.AddPlaintextHeaders)) {
+			if s.proxy.Spec.HeaderForward.AddPlaintextHeaders[name] == "" {
+				return nil, nil, &Error{Code: CodeInvalid, Field: "spec.headerForward", Message: fmt.Sprintf("%s: the header %s has no value", file, edge.Brief(name)), Next: "fill it in where an export has left it out, or name a secret in its place"}
 			}
 		}
 	}
@@ -516,7 +522,7 @@ func (i *importer) observation() error {
 	for name, value := range t.Headers {
 		rest, sealed := strings.CutPrefix(value, "secret://")
 		if !sealed {
-			if headerReadsLikeSecret(name) {
+			if headerReadsLikeSecret(name) && value != "" { // as an export leaves it
 				return &Error{Code: CodeInvalid, Field: "telemetry_config.headers", Message: i.file + ": telemetry_config.headers." + edge.Brief(name) + ": it holds a secret in clear", Next: "keep it with `weir secret set NAME`, and write secret://NAME"}
 			}
 			if i.headers == nil {

@@ -346,6 +346,53 @@ func TestExport(t *testing.T) {
 	}
 }
 
+// Headers whose names read like those of secrets are hidden as variables are, by exports and from
+// people; what was exported is imported with a word about each.
+func TestExportHidesHeaders(t *testing.T) {
+	m, err := lined(t, t.TempDir(), "https://a.example/mcp", "--proxy-port=21000", "--remote-forward-headers=Authorization=Bearer planted", "--remote-forward-headers=X-Tenant=shown",
+		"--otel-endpoint=a:4318", "--otel-headers=x-api-key=planted", "--otel-headers=team=blue")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, format := range Formats() {
+		text, notes, err := Export(m.Manifest, format, ExportOptions{})
+		if all := string(text) + noted(notes); err != nil || strings.Contains(all, "planted") || !strings.Contains(all, "The value of Authorization is left out") || !strings.Contains(all, "The value of x-api-key is left out") ||
+			!strings.Contains(all, "shown") || !strings.Contains(all, "blue") {
+			t.Errorf("%s: %v\n%s\n%s", format, err, text, noted(notes))
+		}
+		if format == FormatK8s {
+			continue
+		}
+		if _, _, err := Import("run", text); err == nil || !strings.Contains(err.Error(), "run: the header Authorization has no value") {
+			t.Errorf("%s: a header without a value is imported: %v", format, err)
+		}
+		filled := strings.NewReplacer(`Authorization: ""`, "Authorization: filled", `"Authorization": ""`, `"Authorization": "filled"`).Replace(string(text))
+		again, notes, err := Import("run", []byte(filled))
+		if told := noted(notes); err != nil || !strings.Contains(told, "x-api-key is empty") || strings.Contains(told, "Authorization") {
+			t.Fatalf("%s: %v, %s\n%s", format, err, told, filled)
+		}
+		if _, _, err := Check(again); err != nil {
+			t.Errorf("%s: %v", format, err)
+		}
+		if twice, _, err := Export(again, format, ExportOptions{}); err != nil || string(twice) != string(text) {
+			t.Errorf("%s: %v\n%s\nwas\n%s", format, err, twice, text)
+		}
+		if whole, _, err := Export(m.Manifest, format, ExportOptions{WithValues: true}); err != nil || strings.Count(string(whole), "planted") != 2 {
+			t.Errorf("%s with values: %v\n%s", format, err, whole)
+		}
+	}
+	if text := Shown(m.Manifest); strings.Contains(text, "planted") || strings.Count(text, "REDACTED") != 2 || !strings.Contains(text, "X-Tenant: shown") {
+		t.Errorf("people are shown\n%s", text)
+	}
+	plain := "# mine\napiVersion: weir.dev/v1beta1\nkind: MCPServer\nmetadata: {name: a}\nspec: {image: npx, args: [a]}\n"
+	if text := Shown([]byte(plain)); text != plain {
+		t.Errorf("a manifest that holds no secret is shown as\n%s", text)
+	}
+	if text := Shown([]byte("spec: {env: [{name: API_TOKEN, value: planted}]")); text != "" {
+		t.Errorf("of a broken manifest people are shown\n%s", text)
+	}
+}
+
 // No file brings the reader down, and what it takes it can write and read again.
 func FuzzImport(f *testing.F) {
 	for _, text := range runConfigs(f) {

@@ -193,6 +193,31 @@ func writeObject(o metav1.Object) ([]byte, error) {
 	return yaml.JSONToYAML(text)
 }
 
+// inClear calls f with each value that stands in the set in clear though its name reads like that
+// of a secret, and puts what it returns in its place.
+func (s *set) inClear(f func(name, value string) string) {
+	if s.server != nil {
+		for i, v := range s.server.Spec.Env {
+			if ReadsLikeSecret(v.Name) {
+				s.server.Spec.Env[i].Value = f(v.Name, v.Value)
+			}
+		}
+	}
+	headers := func(all map[string]string) {
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			if headerReadsLikeSecret(name) {
+				all[name] = f(name, all[name])
+			}
+		}
+	}
+	if s.proxy != nil && s.proxy.Spec.HeaderForward != nil {
+		headers(s.proxy.Spec.HeaderForward.AddPlaintextHeaders)
+	}
+	if s.telemetry != nil && s.telemetry.Spec.OpenTelemetry != nil {
+		headers(s.telemetry.Spec.OpenTelemetry.Headers)
+	}
+}
+
 // forget takes the annotations of Weir itself out.
 func (s *set) forget() {
 	meta := s.fields().meta

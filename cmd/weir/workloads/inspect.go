@@ -24,7 +24,8 @@ func (a *Commands) Inspect() *cobra.Command {
 		Short: "Print everything about a workload as JSON",
 		Long: `Print everything that is known about a workload as a JSON object: how it is, the
 command as given and as run, its manifest, its last failure and the last lines of its
-standard error, and what its sandbox does not hold. Secrets are there by name only.
+standard error, and what its sandbox does not hold. Secrets are there by name only, and
+so are variables and headers whose names read like those of secrets.
 
 "weir status NAME" says the same to people.`,
 		Example: `  weir inspect files
@@ -38,6 +39,7 @@ standard error, and what its sandbox does not hold. Secrets are there by name on
 			if err != nil {
 				return cli.Interrupted(ctx, err)
 			}
+			d.Manifest = workload.Shown([]byte(d.Manifest))
 			return cli.PrintJSON(a.Out, d, "  ")
 		},
 	}
