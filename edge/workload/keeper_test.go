@@ -531,6 +531,28 @@ func TestForegroundKilled(t *testing.T) {
 	}
 }
 
+// A process that is killed while it begins to keep a workload in its foreground leaves nothing
+// that a manager would keep.
+func TestForegroundIsKnownFromItsBeginning(t *testing.T) {
+	real := syncFile
+	t.Cleanup(func() { syncFile = real })
+	var early []string
+	syncFile = func(f *os.File) error {
+		if text, err := os.ReadFile(f.Name()); err == nil && strings.Contains(string(text), "kind: MCPServer") && !readRecord(filepath.Dir(f.Name())).Foreground {
+			early = append(early, f.Name())
+		}
+		return real(f)
+	}
+	k, err := Open(KeeperOptions{Paths: pathsAt(t, t.TempDir()), Edge: &played{}, Log: slog.New(slog.DiscardHandler), Boot: "one", Foreground: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.Close)
+	if err := k.Run(t.Context(), describe("time"), false, time.Minute, nil); err != nil || len(early) > 0 {
+		t.Errorf("%v; written before it is known to be of the foreground: %v", err, early)
+	}
+}
+
 // A workload of a manager that does not run makes room in the foreground where that is asked for.
 func TestForegroundReplaces(t *testing.T) {
 	dir := t.TempDir()

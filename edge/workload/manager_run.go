@@ -132,6 +132,9 @@ func (k *Keeper) create(facts *Facts, manifest []byte) (*one, error) {
 		w.folder = f
 		w.mu.Unlock()
 		w.openLogs()
+		if k.Foreground { // by its record it is known when this process is killed
+			w.keep()
+		}
 		if err = writeOwn(f.manifest(), manifest); err != nil {
 			err = errors.Join(err, k.bury(f, w.name))
 		}
