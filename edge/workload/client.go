@@ -50,7 +50,7 @@ type Client struct {
 var _ Manager = (*Client)(nil)
 
 // helloWithin is how long a manager may take to introduce itself.
-const helloWithin = 5 * time.Second
+var helloWithin = 5 * time.Second
 
 // Dial finds the manager that answers on a socket. The error is ErrNoManager where nobody
 // does, and an *Error where somebody else does. A manager of another version is an *Error, too,
@@ -71,10 +71,12 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 		},
 		DisableCompression: true, MaxIdleConns: 4, IdleConnTimeout: time.Minute,
 	}
-	ctx, cancel := context.WithTimeout(ctx, helloWithin)
+	asking, cancel := context.WithTimeout(ctx, helloWithin)
 	defer cancel()
-	err := c.ask(ctx, "GET", "/hello", nil, nil, &c.Hello)
+	err := c.ask(asking, "GET", "/hello", nil, nil, &c.Hello)
 	switch {
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+		return nil, &Error{Code: CodeFault, Message: fmt.Sprintf("the manager has not answered within %s", helloWithin), Next: "try again; where it stays so, kill its process (`weir up`), and start another one with `weir up --detach`"}
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist):
 		return nil, ErrNoManager
 	case err != nil:

@@ -476,6 +476,31 @@ func TestClientOfAKilledManager(t *testing.T) {
 	}
 }
 
+// TestClientOfASilentManager: one that does not answer is told with what to do.
+func TestClientOfASilentManager(t *testing.T) {
+	was := helloWithin
+	helloWithin = 50 * time.Millisecond
+	t.Cleanup(func() { helloWithin = was })
+	k := keep(t, &played{}, t.TempDir())
+	ln, err := net.Listen("unix", k.Paths.Socket())
+	if err == nil {
+		err = os.Chmod(k.Paths.Socket(), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	_, err = Dial(t.Context(), k.Paths.Socket())
+	if e := new(Error); !errors.As(err, &e) || e.Code != CodeFault || !strings.Contains(e.Message, "has not answered within") || !strings.Contains(e.Next, "kill its process") {
+		t.Errorf("%v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err = Dial(ctx, k.Paths.Socket()); !errors.Is(err, context.Canceled) {
+		t.Errorf("whoever gives up is told %v", err)
+	}
+}
+
 // children are what other processes do in tests.
 func children() map[string]func(args []string) error {
 	return map[string]func([]string) error{"write": writeForEver, "dial": dialSocket}
