@@ -219,6 +219,45 @@ func TestRunLocked(t *testing.T) {
 	h.fails(6, "weir secret set none-such", "run", "--secret", "none-such,target=A", "--", small)
 }
 
+// A workload that waits for the password of the secrets is started by whoever knows it.
+func TestStartLocked(t *testing.T) {
+	h := newHousehold(t)
+	small, err := exec.LookPath("small-server")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.must("secret", "setup")
+	if _, said, code := h.weirWith("tok-1234567\n", "secret", "set", "github"); code != 0 {
+		t.Fatal(said)
+	}
+	knowing := h.env
+	h.env = slices.DeleteFunc(slices.Clone(h.env), func(v string) bool { return strings.HasPrefix(v, "WEIR_SECRETS_PASSWORD=") })
+	h.managed()
+	for _, name := range []string{"first", "second"} {
+		h.fails(1, "`weir secret unlock`", "run", "--name", name, "--secret", "github,target=GITHUB", "--", small)
+	}
+	h.fails(1, "`weir secret unlock`", "start", "first")
+	h.env = append(slices.Clone(knowing), "WEIR_SECRETS_PASSWORD=another one")
+	h.fails(1, "this is not its password", "start", "first")
+	h.env = knowing
+	h.must("start", "first", "second")
+	for _, name := range []string{"first", "second"} {
+		h.asks(h.listed(name).URL, "tok-1234567", "env=GITHUB")
+	}
+}
+
+// What does not start in the foreground is no client's.
+func TestForegroundWithoutAServerHasNoClient(t *testing.T) {
+	h := newHousehold(t)
+	h.fails(44, "", "run", "-f", "--name", "ends", "--client", "codex", "--", "/bin/false")
+	if files, _ := filepath.Glob(filepath.Join(h.home, "weir", "*", "clients.json")); len(files) > 0 {
+		t.Errorf("it was set up: %v", files)
+	}
+	if text, err := os.ReadFile(filepath.Join(h.home, ".codex", "config.toml")); err == nil {
+		t.Errorf("it has %s", text)
+	}
+}
+
 // Servers that run names are kept by the manager, with what flags say: they answer at their
 // URLs, are listed, exported, and run again of what was exported.
 func TestRunKeepsServers(t *testing.T) {

@@ -26,7 +26,7 @@ func (a *app) workloads() *workloads.Commands {
 			return false, nil
 		}
 		return true, a.logIn(ctx, cmd, manifest, nil)
-	}, Follow: a.clients().FollowManager}
+	}, Unlock: a.secrets().HandOver, Follow: a.clients().FollowManager}
 }
 func (a *app) secrets() *secrets.Commands {
 	return &secrets.Commands{App: a.shared(), Password: &a.password}

@@ -3,11 +3,13 @@ package workloads
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weir-edge/weir/cmd/weir/cli"
+	"github.com/weir-edge/weir/edge/secret"
 	"github.com/weir-edge/weir/edge/workload"
 )
 
@@ -29,7 +31,8 @@ it worked for, and one on standard error for each error.`
 func (a *Commands) Start() *cobra.Command {
 	return a.starting("start", "Start workloads that do not run",
 		`Start workloads that do not run, and wait until each has introduced itself or failed.
-One that waits for a login (unauthenticated) is logged in anew. They are started again
+One that waits for a login (unauthenticated) is logged in anew; where one waits for the
+password of your secrets, you are asked for it. They are started again
 with the manager, until they are stopped.`, workload.Running, workload.Manager.Start)
 }
 
@@ -64,9 +67,24 @@ asked for.`,
 		if wait <= 0 {
 			return cli.Usagef("--wait %s: give a duration such as 60s", wait)
 		}
+		var asking sync.Mutex // there is one user, one terminal, and one port for callbacks
+		var asked bool        // for the password
+		var handed error
 		return a.act(cmd, &s, names, already, func(ctx context.Context, m workload.Manager, name string, told func(workload.Event)) error {
 			err := do(m, ctx, name, wait, told)
 			var e *workload.Error
+			if errors.As(err, &e) && e.Code == workload.CodeLocked && a.Unlock != nil {
+				asking.Lock()
+				if !asked {
+					asked, handed = true, a.Unlock(ctx)
+				}
+				asking.Unlock()
+				if handed == nil {
+					err = m.Start(ctx, name, wait, told)
+				} else if errors.Is(handed, secret.ErrPassword) {
+					return handed
+				} // else nobody knows it, and the workload waits for it
+			}
 			if !errors.As(err, &e) || e.Code != workload.CodeLogin || a.LogIn == nil {
 				return err
 			}
@@ -74,10 +92,13 @@ asked for.`,
 			if failed != nil {
 				return failed
 			}
-			switch asked, failed := a.LogIn(ctx, cmd, []byte(d.Manifest)); {
+			asking.Lock()
+			able, failed := a.LogIn(ctx, cmd, []byte(d.Manifest))
+			asking.Unlock()
+			switch {
 			case failed != nil:
 				return failed
-			case !asked:
+			case !able:
 				return err
 			}
 			return m.Start(ctx, name, wait, told)

@@ -28,6 +28,9 @@ type Commands struct {
 	// LogIn asks the user for the login that the manifest of a workload describes; false where
 	// it describes none, or there is nobody to ask.
 	LogIn func(ctx context.Context, cmd *cobra.Command, manifest []byte) (asked bool, err error)
+	// Unlock gives the manager the password of the user's secrets, for which the user is asked
+	// where need be.
+	Unlock func(ctx context.Context) error
 	// Follow has the configurations of MCP clients follow what was done to some workloads, or
 	// to whatever ones where about is nil.
 	Follow func(ctx context.Context, cmd *cobra.Command, m workload.Manager, about []string)
