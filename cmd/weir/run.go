@@ -340,7 +340,6 @@ func (a *app) inForeground(ctx context.Context, cmd *cobra.Command, x *runFlags,
 	steps := a.steps(cmd)
 	told := steps.Told(&o)
 	running := false
-	a.include(cmd, x, made)
 	err := a.foreground(ctx, made.Manifest, x.ReplaceExisting, x.waiting(cmd, made.Plan), func(e workload.Event) {
 		switch {
 		case running && !wantsJSON(cmd): // what the server prints
@@ -352,6 +351,7 @@ func (a *app) inForeground(ctx context.Context, cmd *cobra.Command, x *runFlags,
 			return
 		}
 		running = true
+		a.include(cmd, x, made) // before the clients follow
 		if steps.End(); wantsJSON(cmd) {
 			_ = printJSON(a.out, o, "") // nobody reads what cannot be written
 		} else {
