@@ -57,6 +57,8 @@ func whyOf(cmd *cobra.Command, err error) why {
 		default:
 			w.said += ": " + w.step
 		}
+	case client.NeedsLogin(err):
+		w.exit, w.Code = ExitLogin, workload.CodeLogin
 	case errors.As(err, &connection):
 		w.exit, w.Code, w.Next = ExitConnection, codeConnection, connection.Next
 	case errors.As(err, &protocol):

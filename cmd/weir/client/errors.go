@@ -132,6 +132,12 @@ func Unreachable(ctx context.Context, err error) error {
 	return unreachable(ctx, absent.URL, 0, absent.Err)
 }
 
+// NeedsLogin reports whether an error is that somebody has to log in, and nobody is there.
+func NeedsLogin(err error) bool {
+	var needed *login.NeededError
+	return errors.As(err, &needed)
+}
+
 // errSilent is why the context of a call ends when the server says nothing.
 var errSilent = errors.New("the server kept silent")
 
