@@ -26,8 +26,12 @@ func (a *app) withWorkload(cmd *cobra.Command, r *remote, target string, f func(
 		return err
 	}
 	err = a.withURL(cmd, r, workloads.Endpoint(w.URL), f)
+	says := "`weir status " + w.Name + "` says how it is"
 	if lost := new(client.ConnectionError); errors.As(err, &lost) && lost.Status == 0 {
-		lost.Next = "`weir status " + w.Name + "` says how it is"
+		lost.Next = says
+	}
+	if refused := new(client.ProtocolError); errors.As(err, &refused) && refused.Next == client.AskTheEdge {
+		refused.Next = says + ", and `weir logs --proxy " + w.Name + "` why"
 	}
 	return err
 }

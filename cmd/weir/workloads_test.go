@@ -403,6 +403,13 @@ func TestCommandsOfServersTakeWorkloads(t *testing.T) {
 	m.all["flows"] = &workload.Detail{Status: workload.Status{Name: "flows", URL: where["$FLOWS"], Status: workload.Running}}
 	m.all["scripts"] = &workload.Detail{Status: workload.Status{Name: "scripts", URL: where["$SCRIPTS"], Status: workload.Running}}
 	m.all["gone"] = &workload.Detail{Status: workload.Status{Name: "gone", URL: "http://127.0.0.1:1/mcp", Status: workload.Running}}
+	refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusBadGateway)
+		_, _ = w.Write([]byte(`{"jsonrpc":"2.0","id":1,"error":{"code":502,"message":"backend \"a\" unavailable"}}`))
+	}))
+	defer refuses.Close()
+	m.all["refused"] = &workload.Detail{Status: workload.Status{Name: "refused", URL: refuses.URL + "/mcp", Status: workload.Running}}
 	t.Chdir(t.TempDir())
 	written(t, map[string]string{"s.star": "return 40 + 2", "weir.yaml": filtered("  source: {path: x}")})
 	for _, c := range []struct {
@@ -418,6 +425,7 @@ func TestCommandsOfServersTakeWorkloads(t *testing.T) {
 		{"script run -w scripts s.star", "42", exitOK},
 		{"call -w flows echo text=hello", "hello", exitOK},
 		{"tools -w gone", "`weir status gone` says how it is", cli.ExitConnection},
+		{"tools -w refused", "`weir status refused` says how it is, and `weir logs --proxy refused` why", cli.ExitProtocol},
 		{"tools -w paused", "it is stopped: `weir start paused`", exitStart},
 		{"tools -w broken", "it is error (it ends again and again): `weir status broken` says why", exitStart},
 		{"tools -w tickets", "`weir start tickets` logs in", cli.ExitLogin},

@@ -58,14 +58,14 @@ func failed(method string, a answer) *ProtocolError {
 	case a.status == http.StatusForbidden:
 		e.Next = askForAccess
 	case a.status == http.StatusBadGateway || e.Code == http.StatusBadGateway:
-		e.Next = askTheEdge
+		e.Next = AskTheEdge
 	}
 	return e
 }
 
-// askTheEdge is what to do about an MCP server behind an edge that does not answer. Only the
+// AskTheEdge is what to do about an MCP server behind an edge that does not answer. Only the
 // edge knows why.
-const askTheEdge = "`weir status` says why, where the edge runs"
+const AskTheEdge = "`weir status` says why, where the edge runs"
 
 const askForAccess = "ask whoever runs the server for access"
 
