@@ -266,9 +266,11 @@ func TestManifestNotes(t *testing.T) {
 		"--network=host":         "nothing of it is kept from it",
 		"--env-file-dir=nowhere": "is not there",
 		"--target-port=9000":     "not used: the server speaks stdio",
-		"--isolate-network=false --allow-container-gateway": "it says nothing",
-		"-- node ./server.js":                               "-v " + dir + "/server.js:",
-		"-- node /usr":                                      "",
+		"--isolate-network=false --allow-container-gateway":    "it says nothing",
+		"-- node ./server.js":                                  "-v " + dir + "/server.js:",
+		"-- node /usr":                                         "",
+		"--volume=.:" + dir + " -- node server.js":             "in a directory of its own: name server.js as " + dir + "/server.js",
+		"--volume=.:" + dir + " -- node " + dir + "/server.js": "",
 	} {
 		m, err := lined(t, dir, strings.Fields(words)...)
 		if err != nil {

@@ -477,8 +477,10 @@ func (d *draft) remark() {
 		say("--network: the server is in the network of this machine, and nothing of it is kept from it")
 	}
 	for _, arg := range d.server.Args {
-		if path := d.path(arg); !strings.HasPrefix(arg, "-") && strings.ContainsAny(arg, `/.`) && !d.visible(path) {
-			if _, err := os.Stat(path); err == nil {
+		if path := d.path(arg); !strings.HasPrefix(arg, "-") && strings.ContainsAny(arg, `/.`) && (arg != path || !d.visible(path)) {
+			if _, err := os.Stat(path); err == nil && d.visible(path) {
+				say("the server is in a directory of its own: name %s as %s", edge.Brief(arg), path)
+			} else if err == nil {
 				more := ""
 				if arg != path {
 					more = ", and name it " + path
