@@ -151,6 +151,15 @@ func TestTablesAreStrict(t *testing.T) {
 			t.Errorf("%s: accepted", name)
 		}
 	}
+	for text, want := range map[string]string{
+		"principals: {a: {}}\ncases: [{as: a, tool: [t], expect: allow}]": "table: cases.tool: a value of another type belongs here",
+		"[1]":                      "table: the document: a value of another type belongs here",
+		"cases: [{as: a, tol: t}]": `table: unknown field "tol"`,
+	} {
+		if _, err := ParseTable([]byte(text)); err == nil || err.Error() != want {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
 }
 
 func TestExplain(t *testing.T) {

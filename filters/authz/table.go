@@ -1,6 +1,7 @@
 package authz
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -142,7 +143,11 @@ func ParseTable(text []byte) (*Table, error) {
 	d.UseNumber()
 	d.DisallowUnknownFields()
 	if err := d.Decode(t); err != nil {
-		return nil, fmt.Errorf("table: %w", err)
+		var wrong *json.UnmarshalTypeError
+		if errors.As(err, &wrong) { // which speaks of types of Go
+			return nil, fmt.Errorf("table: %s: a value of another type belongs here", cmp.Or(strings.Replace(wrong.Field, "Question.", "", 1), "the document"))
+		}
+		return nil, fmt.Errorf("table: %s", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	var wrong []error
 	if len(t.Cases) == 0 {
