@@ -31,6 +31,8 @@ type refusal struct {
 func (e *refusal) Error() string {
 	text := fmt.Sprintf("answered with HTTP %d", e.status)
 	switch {
+	case e.redirects():
+		text = fmt.Sprintf("answered with HTTP %d, a redirection, which is not followed: name the URL that it leads to", e.status)
 	case e.status == 403 && !e.challenge:
 		text = "refused the edge with HTTP 403"
 	case e.sent && (e.status == 401 || e.status == 403):
@@ -43,6 +45,8 @@ func (e *refusal) Error() string {
 	}
 	return text
 }
+
+func (e *refusal) redirects() bool { return e.status >= 300 && e.status < 400 }
 
 // Words is what the backend says to it; "" for nothing.
 func (e *refusal) Words() string { return Words(e.body, e.secrets...) }
@@ -76,7 +80,7 @@ func (e *refusal) notImplemented() bool {
 // unmet reports whether a server that has no initialize refuses it like this,
 // as opposed to one that cannot answer now, or not this edge.
 func (e *refusal) unmet() bool {
-	return !e.introduced && e.status < 500 && e.status != 401 && e.status != 403 && e.status != 429 && e.code != mcp.CodeInternal
+	return !e.introduced && !e.redirects() && e.status < 500 && e.status != 401 && e.status != 403 && e.status != 429 && e.code != mcp.CodeInternal
 }
 
 // says reports whether an answer to a request of the edge's own, a JSON-RPC error

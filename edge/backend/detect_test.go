@@ -109,6 +109,7 @@ func TestBackendThatCannotBeUsed(t *testing.T) {
 			c.Text(403, "", "")
 		}, "credential"},
 		{"500", func(c *edgetest.Call) { c.Text(500, "", "") }, "HTTP 500"},
+		{"307", func(c *edgetest.Call) { c.Header().Set("Location", "/elsewhere"); c.Text(307, "", "") }, "call: answered with HTTP 307, a redirection, which is not followed: name the URL that it leads to"},
 		{"no MCP", func(c *edgetest.Call) { c.Text(404, "text/html", "<html>") }, "404"},
 		{"an initialize of another age", func(c *edgetest.Call) {
 			if c.Kind == "initialize" {
