@@ -239,6 +239,8 @@ func (a *app) up(ctx context.Context, s serve.Settings, paths workload.Paths, o 
 	select {
 	case <-ctx.Done():
 		err = nil
+	case <-k.Lost():
+		err = fmt.Errorf("%s was removed, and its workloads end", paths.State)
 	case err = <-failed:
 	case err = <-answering:
 		err = fmt.Errorf("the manager's socket: %w", err)

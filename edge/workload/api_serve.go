@@ -31,7 +31,8 @@ type Front struct {
 	k      *Keeper
 	server http.Server
 	ln     net.Listener
-	down   func() // has the process end; returns when what it keeps has ended
+	socket os.FileInfo // as it was made
+	down   func()      // has the process end; returns when what it keeps has ended
 
 	followers chan struct{} // room for them
 
@@ -61,21 +62,26 @@ func (k *Keeper) Listen(down func()) (*Front, error) {
 	}
 	defer done()
 	// It gets its name when it has its mode, since clients that wait for it refuse another one.
-	made := filepath.Join(filepath.Dir(path), "manager.new")
-	_ = os.Remove(made) // of one that was killed just here
-	ln, err := net.Listen("unix", made)
+	fresh := filepath.Join(filepath.Dir(path), "manager.new")
+	_ = os.Remove(fresh) // of one that was killed just here
+	ln, err := net.Listen("unix", fresh)
 	if err != nil {
 		return nil, fmt.Errorf("the manager's socket: %w", err)
 	}
-	if err = os.Chmod(made, 0o600); err == nil { // nobody else comes into its directory before
-		err = os.Rename(made, path)
+	if err = os.Chmod(fresh, 0o600); err == nil { // nobody else comes into its directory before
+		err = os.Rename(fresh, path)
 	}
 	if err != nil {
 		ln.Close()
 		return nil, fmt.Errorf("the manager's socket: %w", err)
 	}
 	ln.(*net.UnixListener).SetUnlinkOnClose(false) // by then another manager may have made its own
-	a := &Front{k: k, ln: ln, down: down, followers: make(chan struct{}, maxFollowers)}
+	made, err := os.Lstat(socket)
+	if err != nil {
+		ln.Close()
+		return nil, fmt.Errorf("the manager's socket: %w", err)
+	}
+	a := &Front{k: k, ln: ln, socket: made, down: down, followers: make(chan struct{}, maxFollowers)}
 	a.server = http.Server{
 		Handler: a.routes(), MaxHeaderBytes: maxAskHeader, ReadHeaderTimeout: askWithin, IdleTimeout: 2 * time.Minute,
 		BaseContext: func(net.Listener) context.Context { return k.life },
@@ -94,7 +100,9 @@ func (a *Front) Serve() error {
 
 // Close takes no more requests, ends those under way, and removes the socket.
 func (a *Front) Close() {
-	_ = os.Remove(a.k.Paths.Socket())
+	if now, err := os.Lstat(a.k.Paths.Socket()); err == nil && os.SameFile(a.socket, now) { // and not another manager's
+		_ = os.Remove(a.k.Paths.Socket())
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if a.server.Shutdown(ctx) != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -134,6 +135,7 @@ type KeeperOptions struct {
 type Keeper struct {
 	KeeperOptions
 	lock  *os.File // of the manager; nil in the foreground
+	lost  chan struct{}
 	since time.Time
 
 	life   context.Context // ends with End
@@ -165,7 +167,7 @@ var ErrManaged = errors.New("another manager runs: `weir list` shows what it kee
 // Open makes a keeper, which reads what was kept before. It fails where another manager
 // runs (ErrManaged), and where others than this user can reach what is kept.
 func Open(o KeeperOptions) (_ *Keeper, err error) {
-	k := &Keeper{KeeperOptions: o, since: time.Now(), starts: make(chan struct{}, startsAtOnce), all: map[string]*one{}, transitions: map[Transition]int64{}}
+	k := &Keeper{KeeperOptions: o, since: time.Now(), lost: make(chan struct{}), starts: make(chan struct{}, startsAtOnce), all: map[string]*one{}, transitions: map[Transition]int64{}}
 	if k.Boot == "" {
 		k.Boot = bootID()
 	}
@@ -245,6 +247,20 @@ func (k *Keeper) Begin() {
 		}
 	}
 	k.spawn(k.supervise)
+}
+
+// Lost is closed when what is kept was removed under the keeper: another one may keep workloads
+// there by now.
+func (k *Keeper) Lost() <-chan struct{} { return k.lost }
+
+// robbed reports whether the lock of the manager is that of a file that nobody finds any longer.
+func (k *Keeper) robbed() bool {
+	if k.lock == nil {
+		return false
+	}
+	mine, failed := k.lock.Stat()
+	now, err := os.Lstat(k.Paths.Lock())
+	return errors.Is(err, fs.ErrNotExist) || failed == nil && err == nil && !os.SameFile(mine, now)
 }
 
 // Again has what failed tried again at once: the reason may be gone.

@@ -476,6 +476,63 @@ func TestClientOfAKilledManager(t *testing.T) {
 	}
 }
 
+// A directory that could not be used and was mended since is used.
+func TestMendedDirectory(t *testing.T) {
+	dir := t.TempDir()
+	k := keep(t, &played{}, dir)
+	if err := k.Run(t.Context(), describe("w"), false, time.Minute, nil); err != nil {
+		t.Fatal(err)
+	}
+	k.Close()
+	folder := filepath.Join(k.Paths.Workloads(), "w")
+	if err := os.Chmod(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	k = keep(t, &played{}, dir)
+	var e *Error
+	if err := k.Start(t.Context(), "w", time.Minute, nil); !errors.As(err, &e) || !strings.Contains(e.Message, "chmod 700 "+folder) || !strings.HasPrefix(e.Next, "mend it") {
+		t.Errorf("%v", err)
+	}
+	if err := os.Chmod(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Start(t.Context(), "w", time.Minute, nil); err != nil {
+		t.Errorf("mended: %v", err)
+	}
+	if all, err := k.List(t.Context()); err != nil || len(all) != 1 || all[0].Status != Running {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+// A manager whose directory was removed ends, and leaves the socket to the one that is there now.
+func TestManagerIsRobbed(t *testing.T) {
+	k := keep(t, &played{}, t.TempDir())
+	first := answer(t, k)
+	k.Begin()
+	for _, dir := range []string{k.Paths.State, k.Paths.Run} {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other, err := Open(KeeperOptions{Paths: k.Paths, Edge: &played{}, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(other.Close)
+	answer(t, other)
+	select {
+	case <-k.Lost():
+	case <-time.After(edgetest.Patience):
+		t.Fatal("it goes on")
+	}
+	first.Close()
+	c, err := Dial(t.Context(), k.Paths.Socket())
+	if err != nil {
+		t.Fatalf("the other one is not found any longer: %v", err)
+	}
+	c.Close()
+}
+
 // TestClientOfASilentManager: one that does not answer is told with what to do.
 func TestClientOfASilentManager(t *testing.T) {
 	was := helloWithin

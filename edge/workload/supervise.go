@@ -25,6 +25,10 @@ func (k *Keeper) supervise() {
 		case <-k.life.Done():
 			return
 		case now := <-tick.C:
+			if k.robbed() {
+				close(k.lost)
+				return
+			}
 			for _, w := range k.sorted() {
 				if w.try() && !w.tend(now) {
 					w.release()
