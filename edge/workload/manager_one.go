@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -209,13 +210,27 @@ func (w *one) line(l Line) {
 	}
 }
 
+// again takes up a directory that could not be used: somebody may have mended it.
+func (w *one) again() {
+	if !w.unusable() {
+		return
+	}
+	f, err := openFolder(filepath.Join(w.k.Paths.Workloads(), w.name))
+	if err != nil {
+		w.broken(err)
+		return
+	}
+	w.adopt(f)
+}
+
 // wish keeps what the user wants.
 func (w *one) wish(state State) error {
+	w.again()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
 	case w.folder == nil:
-		return &Error{Code: CodeFault, Message: w.now.Reason, Next: "weir rm --force " + w.name}
+		return &Error{Code: CodeFault, Message: w.now.Reason, Next: "mend it, or `weir rm --force " + w.name + "`"}
 	case w.facts == nil: // somebody may have mended it
 		manifest, _, err := w.folder.read()
 		if err == nil {
