@@ -254,15 +254,17 @@ func refusal(name string, err error) error {
 	switch {
 	case errors.As(err, &taken):
 		e.Code, e.Field, e.Message, e.Next = workload.CodeTaken, "--publish", taken.Error(), "publish it at another port"
+		e.Passing = true
 	case door.InUse(err):
 		e.Code, e.Field, e.Next = workload.CodeTaken, "--proxy-port", "give another --proxy-port, or none"
+		e.Passing = true // whoever listens there may end
 	case errors.As(err, &helper):
 		e.Code = workload.CodeSandbox
 	case errors.Is(err, secret.ErrLocked):
 		e.Message, _, _ = strings.Cut(e.Message, ": give it with") // as Next says
 		e.Code, e.Next, e.Passing = workload.CodeLocked, "weir secret unlock", true
 	case errors.As(err, &known) && known.Kind == edge.NotFound:
-		e.Code, e.Next = workload.CodeNotFound, "weir secret set"
+		e.Code, e.Next, e.Passing = workload.CodeNotFound, "weir secret set", true
 		if name, ok := strings.CutPrefix(known.Op, "secret "); ok {
 			e.Next += " " + name
 		}
