@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -26,8 +27,9 @@ type cgroups struct {
 
 // group is the one of a sandbox.
 type group struct {
-	dirs              []string
-	v2                string // its directory of version 2
+	dir               string
+	v2                bool   // it is of version 2
+	home              string // of version 1: the directory of this process's own
 	memory, pids, cpu bool   // what it holds
 }
 
@@ -151,26 +153,29 @@ func (g *cgroups) enable(dir string) {
 	g.v2, g.controllers = dir, readFields(control)
 }
 
-// group makes the group of a sandbox, of the processes that it has by now. It returns nil
-// where none can be made.
-func (g *cgroups) group(c *Config, processes func() []int) *group {
+// group makes the group of a sandbox. It returns nil where none can be made.
+func (g *cgroups) group(c *Config) *group {
 	name := fmt.Sprintf("weir-%d-%d", os.Getpid(), g.made.Add(1))
-	made := &group{}
-	if g.v2 != "" {
-		dir := filepath.Join(g.v2, name)
-		settings := g.settings(c)
-		if made.fill(dir, settings, processes()) {
-			made.v2, made.memory, made.pids, made.cpu = dir, true, true, settings["cpu.max"] != ""
-			return made
-		}
-	} else if g.pids != "" && c.Processes > 0 {
-		made.pids = made.fill(filepath.Join(g.pids, name), map[string]string{"pids.max": strconv.Itoa(c.Processes + ofHelper)}, processes())
-		if made.pids {
-			return made
-		}
+	var made *group
+	var settings map[string]string
+	switch {
+	case g.v2 != "":
+		settings = g.settings(c)
+		made = &group{dir: filepath.Join(g.v2, name), v2: true, memory: true, pids: true, cpu: settings["cpu.max"] != ""}
+	case g.pids != "" && c.Processes > 0:
+		settings = map[string]string{"pids.max": strconv.Itoa(c.Processes + ofHelper)}
+		made = &group{dir: filepath.Join(g.pids, name), home: g.pids, pids: true}
+	default:
+		return nil
 	}
-	made.close()
-	return nil
+	if err := os.Mkdir(made.dir, 0o755); err != nil {
+		return nil
+	}
+	if !made.set(settings) {
+		made.close()
+		return nil
+	}
+	return made
 }
 
 // settings are those of a group of version 2.
@@ -189,37 +194,59 @@ func (g *cgroups) settings(c *Config) map[string]string {
 	return all
 }
 
-// fill makes a directory of a group, and says whether it holds what it is to hold.
-func (g *group) fill(dir string, settings map[string]string, pids []int) bool {
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return false
-	}
-	g.dirs = append(g.dirs, dir)
-	return g.set(dir, settings, pids)
-}
-
-// set writes the settings of a group, and then puts processes into it.
-func (g *group) set(dir string, settings map[string]string, pids []int) bool {
+// set writes the settings of a group, and says whether it holds them.
+func (g *group) set(settings map[string]string) bool {
 	for name, value := range settings {
 		// Systems without swap have no memory.swap.max.
-		if err := write(filepath.Join(dir, name), value); err != nil && name != "memory.swap.max" {
-			return false
-		}
-	}
-	for _, pid := range pids {
-		if err := write(filepath.Join(dir, "cgroup.procs"), strconv.Itoa(pid)); err != nil {
+		if err := write(filepath.Join(g.dir, name), value); err != nil && name != "memory.swap.max" {
 			return false
 		}
 	}
 	return true
 }
 
+// start starts a command in the group, which holds it from its first instruction on. The
+// kernel moves what runs already as well, but waits some 10 ms for all processors before that.
+// It is called on a thread that runs nothing else meanwhile.
+func (g *group) start(cmd *exec.Cmd) error {
+	if g.v2 {
+		dir, err := os.Open(g.dir)
+		if err != nil {
+			return err
+		}
+		defer dir.Close()
+		var attr syscall.SysProcAttr
+		if cmd.SysProcAttr != nil {
+			attr = *cmd.SysProcAttr // which a second try has as it was
+		}
+		attr.UseCgroupFD, attr.CgroupFD = true, int(dir.Fd())
+		cmd.SysProcAttr = &attr
+		return cmd.Start()
+	}
+	// A child is where the thread is that starts it.
+	if err := write(filepath.Join(g.dir, "tasks"), "0"); err != nil {
+		return err
+	}
+	err := cmd.Start()
+	return errors.Join(err, write(filepath.Join(g.home, "tasks"), "0"))
+}
+
+// put puts processes into the group.
+func (g *group) put(pids []int) error {
+	for _, pid := range pids {
+		if err := write(filepath.Join(g.dir, "cgroup.procs"), strconv.Itoa(pid)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // why says why the kernel ended a process of the group; "" when it did not.
 func (g *group) why() string {
-	if g.v2 == "" {
+	if !g.v2 {
 		return ""
 	}
-	fields := readFields(filepath.Join(g.v2, "memory.events"))
+	fields := readFields(filepath.Join(g.dir, "memory.events"))
 	for i := 0; i+1 < len(fields); i += 2 {
 		if fields[i] == "oom_kill" && fields[i+1] != "0" {
 			return ReasonMemory
@@ -231,17 +258,16 @@ func (g *group) why() string {
 // close ends what is left in the group, also what the helper could not end, and removes it.
 // What has just ended may be in it for a moment.
 func (g *group) close() {
-	for _, dir := range g.dirs {
-		_ = write(filepath.Join(dir, "pids.max"), "0") // nothing is made while it is ended
-		_ = write(filepath.Join(dir, "cgroup.kill"), "1")
-		for try := 0; try < 300 && errors.Is(unix.Rmdir(dir), unix.EBUSY); try++ {
-			for _, field := range readFields(filepath.Join(dir, "cgroup.procs")) {
-				if pid, err := strconv.Atoi(field); err == nil && pid > 0 { // 0 is of another namespace
-					_ = unix.Kill(pid, unix.SIGKILL)
-				}
+	_ = write(filepath.Join(g.dir, "pids.max"), "0") // nothing is made while it is ended
+	_ = write(filepath.Join(g.dir, "cgroup.kill"), "1")
+	for try := 0; try < 300 && errors.Is(unix.Rmdir(g.dir), unix.EBUSY); try++ {
+		for _, field := range readFields(filepath.Join(g.dir, "cgroup.procs")) {
+			// 0 is of another namespace.
+			if pid, err := strconv.Atoi(field); err == nil && pid > 0 && pid != os.Getpid() {
+				_ = unix.Kill(pid, unix.SIGKILL)
 			}
-			time.Sleep(10 * time.Millisecond)
 		}
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 

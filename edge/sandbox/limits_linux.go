@@ -13,20 +13,40 @@ import (
 // watchEvery is how often the memory of sandboxes is looked at that no cgroup holds.
 const watchEvery = 2 * time.Second
 
-// limit holds a sandbox to its limits: by a cgroup what that can, and by looking the rest.
-func (s *Sandbox) limit() {
-	s.group = s.machine.groups().group(&s.config, s.processes)
-	memory, processes := s.config.Memory > 0, s.config.Processes > 0
+// spawn starts the helper, or bubblewrap, in the cgroup of the sandbox, where it can have one,
+// and says whether that holds it. Where the system calls that a start in a cgroup takes are
+// refused, as in a container or by an old kernel, it starts outside of it.
+func (s *Sandbox) spawn() (held bool, err error) {
+	s.group = s.machine.groups().group(&s.config)
 	if s.group != nil {
-		memory, processes = memory && !s.group.memory, processes && !s.group.pids
+		plain := *s.cmd // a command is started once
+		if err = s.machine.spawn(func() error { return s.group.start(s.cmd) }); err == nil {
+			return true, nil
+		}
+		s.cmd = &plain
+	}
+	return false, s.machine.spawn(s.cmd.Start)
+}
+
+// limit holds a sandbox to its limits: by a cgroup what that can, and by looking the rest.
+// held says that all its processes are in its cgroup by now.
+func (s *Sandbox) limit(held bool) {
+	group := s.group
+	if group != nil && !held && group.put(s.processes()) != nil {
+		group.close()
+		group = nil
+	}
+	memory, processes := s.config.Memory > 0, s.config.Processes > 0
+	if group != nil {
+		memory, processes = memory && !group.memory, processes && !group.pids
 		s.session.mu.Lock()
-		s.session.why = s.group.why
+		s.session.why = group.why
 		s.session.mu.Unlock()
 	}
 	if memory || processes {
 		s.machine.watch.add(s, bounds{memory, processes})
 	}
-	if s.config.CPUs > 0 && (s.group == nil || !s.group.cpu) {
+	if s.config.CPUs > 0 && (group == nil || !group.cpu) {
 		s.note = join(s.note, s.config.Name+": --cpus is not held: it needs cgroup v2, delegated to this process: weir up --install has systemd do so")
 	}
 }

@@ -4,12 +4,17 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/weir-edge/weir/edge/edgetest/need"
 )
@@ -161,13 +166,13 @@ func TestCgroups(t *testing.T) {
 	// The kernel makes a group's files with it.
 	name := fmt.Sprintf("weir-%d-1", os.Getpid())
 	files := []string{"memory.max", "memory.swap.max", "memory.oom.group", "pids.max", "cpu.max", "cgroup.procs", "memory.events"}
-	made := &group{}
+	made := &group{dir: filepath.Join(base, name), v2: true}
 	for _, f := range files {
 		put(filepath.Join(name, f), "")
 	}
 	c := Config{Memory: 5 << 20, Processes: 10, CPUs: 1.5}
 	settings := g.settings(&c)
-	if !made.set(filepath.Join(base, name), settings, []int{4711}) {
+	if !made.set(settings) || made.put([]int{4711}) != nil {
 		t.Fatal("not filled")
 	}
 	for file, want := range map[string]string{"memory.max": "5242880", "memory.swap.max": "0", "memory.oom.group": "1", "pids.max": "42", "cpu.max": "150000 100000", "cgroup.procs": "4711"} {
@@ -175,7 +180,6 @@ func TestCgroups(t *testing.T) {
 			t.Errorf("%s: %q, want %q", file, got, want)
 		}
 	}
-	made.v2 = filepath.Join(base, name)
 	if got := made.why(); got != "" {
 		t.Errorf("why: %q", got)
 	}
@@ -187,7 +191,7 @@ func TestCgroups(t *testing.T) {
 	put("cgroup.controllers", "hugetlb\n")
 	g = &cgroups{}
 	g.enable(base)
-	if g.v2 != "" || g.group(&c, nil) != nil {
+	if g.v2 != "" || g.group(&c) != nil {
 		t.Errorf("%+v", g.v2)
 	}
 }
@@ -211,6 +215,104 @@ func TestCgroupPaths(t *testing.T) {
 	}
 }
 
+// TestCgroupStart starts a program in a group of each version that is here, and asks it where it
+// is: it is held from its first instruction on. The thread that started it comes back.
+func TestCgroupStart(t *testing.T) {
+	need.Of(t, os.Geteuid() == 0, "root")
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v2, pids := cgroupPaths(string(own), string(mounts))
+	tried := 0
+	for _, g := range []*group{{dir: v2, v2: true}, {dir: pids, home: pids}} {
+		if g.dir == "" || unix.Access(g.dir, unix.W_OK) != nil {
+			continue
+		}
+		name := fmt.Sprintf("weir-%d-start", os.Getpid())
+		g.dir = filepath.Join(g.dir, name)
+		if err := os.Mkdir(g.dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(g.close)
+		m := NewMachine(t.TempDir())
+		t.Cleanup(m.Close)
+		cmd := exec.Command("cat", "/proc/self/cgroup")
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+		var where strings.Builder
+		cmd.Stdout = &where
+		if err := m.spawn(func() error { return g.start(cmd) }); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(where.String(), name); n != 1 {
+			t.Errorf("version 2 %v: it was in\n%s", g.v2, where.String())
+		}
+		if left := readFields(filepath.Join(g.dir, "cgroup.procs")); len(left) != 0 {
+			t.Errorf("version 2 %v: %v are left in the group", g.v2, left)
+		}
+		tried++
+	}
+	need.Of(t, tried > 0, "a cgroup in which groups can be made")
+}
+
+// TestCgroupStartRefused opens a sandbox where the system call is refused that starts a process in
+// a group: it is put there before a server runs.
+func TestCgroupStartRefused(t *testing.T) {
+	const inside = "WEIR_TEST_CLONE3_REFUSED"
+	if os.Getenv(inside) == "" {
+		need.Of(t, os.Geteuid() == 0, "root")
+		cmd := exec.Command("/proc/self/exe", "-test.run", "^TestCgroupStartRefused$", "-test.v", "-test.count=1")
+		cmd.Env = append(os.Environ(), inside+"=1")
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS") {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return
+	}
+	own, _ := os.ReadFile("/proc/self/cgroup")
+	mounts, _ := os.ReadFile("/proc/self/mountinfo")
+	v2, _ := cgroupPaths(string(own), string(mounts))
+	if v2 == "" || unix.Access(v2, unix.W_OK) != nil {
+		return // there is none to start in
+	}
+	refuse(t, unix.SYS_CLONE3)
+	m := machine(t)
+	m.groups = func() *cgroups { return &cgroups{v2: v2} }
+	c := config(t, None, "echo")
+	c.Memory, c.Processes = -1, -1 // which need controllers
+	s := openBox(t, m, c)
+	if s.group == nil {
+		t.Fatal("there is no group")
+	}
+	if in := readFields(filepath.Join(s.group.dir, "cgroup.procs")); !slices.Equal(in, []string{strconv.Itoa(s.cmd.Process.Pid)}) {
+		t.Errorf("%v are in the group, want the helper, %d", in, s.cmd.Process.Pid)
+	}
+}
+
+// refuse has the kernel refuse a system call to all threads of this process.
+func refuse(t *testing.T, call uint32) {
+	t.Helper()
+	program := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}, // its number
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: call, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+	}
+	f := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&f))); err != 0 {
+		t.Fatal(err)
+	}
+}
+
 // TestCgroupPids has the kernel hold a group of version 1 to its processes, where there is one.
 func TestCgroupPids(t *testing.T) {
 	m := machine(t)
@@ -224,7 +326,7 @@ func TestCgroupPids(t *testing.T) {
 	if s.group == nil || !s.group.pids {
 		t.Fatalf("group %+v", s.group)
 	}
-	dir := s.group.dirs[0]
+	dir := s.group.dir
 	if got := readFields(filepath.Join(dir, "pids.max")); !slices.Equal(got, []string{"288"}) {
 		t.Errorf("pids.max %q", got)
 	}

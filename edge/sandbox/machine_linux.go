@@ -82,11 +82,11 @@ func (m *Machine) newSpawner() chan<- func() {
 	return work
 }
 
-// spawn starts a command on the thread for it.
-func (m *Machine) spawn(cmd *exec.Cmd) error {
+// spawn has a start of a command done on the thread for it.
+func (m *Machine) spawn(start func() error) error {
 	err := make(chan error, 1)
 	select {
-	case m.spawner() <- func() { err <- cmd.Start() }:
+	case m.spawner() <- func() { err <- start() }:
 		return <-err
 	case <-m.done:
 		return errClosed
@@ -138,7 +138,7 @@ func (m *Machine) tryBwrap() (string, error) {
 	defer closeFiles(cmd.ExtraFiles)
 	var said bytes.Buffer
 	cmd.Stderr = &said
-	if err := m.spawn(cmd); err != nil {
+	if err := m.spawn(cmd.Start); err != nil {
 		return "", err
 	}
 	late := time.AfterFunc(probeTimeout, func() { _ = cmd.Process.Kill() })
@@ -303,13 +303,16 @@ func (m *Machine) Open(ctx context.Context, c Config) (*Sandbox, error) {
 		return nil, fmt.Errorf("sandbox of %s: %w", c.Name, err)
 	}
 	s.cmd.Stderr = theirSaid
-	err = m.spawn(s.cmd)
+	held, err := s.spawn()
 	closeFiles(s.cmd.ExtraFiles)
 	// It is read at the end: what does not fit is lost, and nobody waits for a reader.
 	_ = unix.SetNonblock(int(theirSaid.Fd()), true)
 	_ = theirSaid.Close()
 	if err != nil {
 		_, _ = ours.Close(), said.Close()
+		if s.group != nil {
+			s.group.close()
+		}
 		return nil, startError(&c, err)
 	}
 	var passage Passage
@@ -325,7 +328,7 @@ func (m *Machine) Open(ctx context.Context, c Config) (*Sandbox, error) {
 		s.Close()
 		return nil, fmt.Errorf("sandbox of %s: the helper did not start: %w: %s", c.Name, err, clean(s.said))
 	}
-	s.limit()
+	s.limit(held)
 	if c.Opened != nil {
 		c.Opened(s)
 	}
