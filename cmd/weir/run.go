@@ -238,8 +238,8 @@ func (a *app) dryRun(m *workload.Made) error {
 		host, _, _ := net.SplitHostPort(m.Plan.Doors[0].Listen)
 		steps = append(steps, "clients come in at "+host+", at a port that the name gives")
 	}
-	for _, s := range steps {
-		fmt.Fprintf(a.out, "# %s\n", edge.Clean(s))
+	for _, s := range steps { // a line each, also where a word of a stranger's has several
+		fmt.Fprintf(a.out, "# %s\n", strings.Join(strings.Fields(edge.Clean(s)), " "))
 	}
 	_, err := a.out.Write(m.Manifest)
 	return err

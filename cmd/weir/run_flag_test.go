@@ -260,6 +260,32 @@ func dryRun(t *testing.T, words string) (manifest []byte, said string, code int)
 	return bytes.Clone(out.Bytes()), errs.String(), code
 }
 
+// What --dry-run says of the steps is comments of the manifest, whatever the words of a command
+// hold: what it prints is a file of --from-config with one workload and nothing else.
+func TestDryRunIsOneManifest(t *testing.T) {
+	for _, end := range []string{"\n", "\r\n", "\u2028"} {
+		a, out, said := asking(t, newFakeManager())
+		word := strings.ReplaceAll("x|---|kind: MCPServer|metadata: {name: planted}", "|", end)
+		if code := a.run([]string{"run", "--dry-run", "--", idleProgram(t, "srv"), word}); code != 0 {
+			t.Fatalf("%q: exit code %d, %s", end, code, said)
+		}
+		file := filepath.Join(t.TempDir(), "srv.yaml")
+		if err := os.WriteFile(file, out.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		head, _, _ := strings.Cut(out.String(), "apiVersion:")
+		for line := range strings.Lines(head) {
+			if !strings.HasPrefix(line, "# ") {
+				t.Errorf("%q: %q is no comment", end, line)
+			}
+		}
+		a, _, said = asking(t, newFakeManager())
+		if code := a.run([]string{"run", "--dry-run", "--from-config", file}); code != 0 {
+			t.Errorf("%q: read again: exit code %d, %s", end, code, said)
+		}
+	}
+}
+
 // idleProgram is a program of this machine of a name, that does nothing.
 func idleProgram(t *testing.T, name string) string {
 	t.Helper()
