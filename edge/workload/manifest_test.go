@@ -267,6 +267,8 @@ func TestManifestNotes(t *testing.T) {
 		"--env-file-dir=nowhere": "is not there",
 		"--target-port=9000":     "not used: the server speaks stdio",
 		"--isolate-network=false --allow-container-gateway":    "it says nothing",
+		"--isolate-network=false --permission-profile=none":    "the server goes out wherever it likes",
+		"--isolate-network=false --permission-profile=network": "",
 		"-- node ./server.js":                                  "-v " + dir + "/server.js:",
 		"-- node /usr":                                         "",
 		"--volume=.:" + dir + " -- node server.js":             "in a directory of its own: name server.js as " + dir + "/server.js",

@@ -473,6 +473,9 @@ func (d *draft) remark() {
 		say("--allow-container-gateway: nothing is blocked with --isolate-network=false, and it says nothing")
 		d.AllowGateway = false
 	}
+	if d.given("isolate-network") && !d.IsolateNetwork && d.given("permission-profile") && d.PermissionProfile != "network" {
+		say("--permission-profile: with --isolate-network=false the server goes out wherever it likes, and what the profile says of networks says nothing")
+	}
 	if d.Network == "host" {
 		say("--network: the server is in the network of this machine, and nothing of it is kept from it")
 	}
