@@ -282,7 +282,14 @@ func TestBuildSecrets(t *testing.T) {
 			t.Errorf("the secret or the authority of the build is in the %s", what)
 		}
 	}
-	if tags := e.Images(t); !slices.Contains(tags, "mine/tool:3") {
+	// What a program of the package can read it can keep: that is no image.
+	if _, err := b.Build(t.Context(), Request{Source: source(t, "npx://keeps@1.0.0"), RuntimeImage: "pack:1", Secrets: secrets, Tag: "mine/keeps:1"}); !errors.As(err, &failed) {
+		t.Fatal(err)
+	}
+	if failed.Step != "make the image" || !strings.Contains(failed.Why, "/app/kept/") || !strings.Contains(failed.Next, "take this one back") || strings.Contains(failed.Error()+failed.Next, planted) {
+		t.Errorf("%+v", failed)
+	}
+	if tags := e.Images(t); !slices.Contains(tags, "mine/tool:3") || strings.Contains(strings.Join(tags, " "), "keeps") {
 		t.Errorf("images: %q", tags)
 	}
 	nothingLeft(t, e, b)

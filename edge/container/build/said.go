@@ -78,7 +78,7 @@ func masked(lines []string, secrets map[string][]byte) []string {
 				if word = printable(word); len(word) < leastSecret || slices.Contains(ordinary, strings.ToLower(word)) {
 					continue
 				}
-				for _, form := range []string{word, url.PathEscape(word), url.QueryEscape(word), base64.RawStdEncoding.EncodeToString([]byte(word))} {
+				for _, form := range forms(word) {
 					if !slices.Contains(hide, form) {
 						hide = append(hide, form)
 					}
@@ -101,6 +101,52 @@ func masked(lines []string, secrets map[string][]byte) []string {
 		}
 	}
 	return lines
+}
+
+// forms are a word as it is, as URLs have it, and in base64.
+func forms(word string) []string {
+	return []string{word, url.PathEscape(word), url.QueryEscape(word), base64.RawStdEncoding.EncodeToString([]byte(word))}
+}
+
+// keyed is a credential behind its name in a file of settings, and inURL one within a URL, with
+// the user's name before it or alone.
+var (
+	keyed = regexp.MustCompile(`(?i)(?:(?:token|auth|passw(?:or)?d|secret|key)["']?\s*[=:]\s*|passw(?:or)?d\s+)["']?([^\s"']+)`)
+	inURL = regexp.MustCompile(`://(?:[^\s/@:]*:)?([^\s/@:]+)@`)
+)
+
+// leastLine is how long a line of one word is that is taken for a part of a key.
+const leastLine = 32
+
+// credentials are the words of a build's secret that are to be nowhere in what is built: not
+// those of its settings, such as where an index is, which many a package has, too.
+func credentials(secret []byte) (all []string) {
+	var words []string
+	alone := len(strings.Fields(string(secret))) == 1
+	for line := range strings.Lines(string(secret)) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "#") || strings.HasPrefix(line, ";") {
+			continue
+		}
+		if alone || len(line) >= leastLine && !strings.ContainsFunc(line, unicode.IsSpace) && !strings.Contains(line, "://") {
+			words = append(words, line)
+		}
+		for _, pattern := range []*regexp.Regexp{keyed, inURL} {
+			for _, found := range pattern.FindAllStringSubmatch(line, -1) {
+				words = append(words, found[1])
+			}
+		}
+	}
+	for _, word := range words {
+		if plain, err := url.PathUnescape(word); err == nil {
+			all = append(all, forms(plain)...)
+		}
+		all = append(all, word)
+	}
+	slices.Sort(all)
+	return slices.DeleteFunc(slices.Compact(all), func(word string) bool {
+		return len(word) < leastSecret || strings.HasPrefix(word, "${") || slices.Contains(ordinary, strings.ToLower(word))
+	})
 }
 
 // advice is what to do about a failure, by what was printed; "" where nothing is known.

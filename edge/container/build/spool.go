@@ -2,6 +2,7 @@ package build
 
 import (
 	"archive/tar"
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -160,6 +161,36 @@ func (s *spool) read(name string, most int64) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", name, fs.ErrNotExist)
 	}
 	return io.ReadAll(io.NewSectionReader(s.file, e.at, min(e.size, most)))
+}
+
+// holder is the first file of it in which one of the words stands, by its content, its name or
+// what it leads to; "" for none.
+func (s *spool) holder(words []string) (string, error) {
+	most := 0
+	for _, word := range words {
+		most = max(most, len(word))
+	}
+	if most == 0 {
+		return "", nil
+	}
+	part := make([]byte, 1<<20+most)
+	for _, e := range s.entries {
+		kept := copy(part, e.name+"\x00"+e.target+"\x00")
+		for r := io.NewSectionReader(s.file, e.at, e.size); ; {
+			n, err := io.ReadFull(r, part[kept:])
+			has := part[:kept+n]
+			if slices.ContainsFunc(words, func(word string) bool { return bytes.Contains(has, []byte(word)) }) {
+				return e.name, nil
+			}
+			if err == io.EOF || err == io.ErrUnexpectedEOF {
+				break
+			} else if err != nil {
+				return "", err
+			}
+			kept = copy(part, has[len(has)-most+1:]) // a word may begin in there
+		}
+	}
+	return "", nil
 }
 
 // layer makes a layer of it: of the same files always the same bytes.

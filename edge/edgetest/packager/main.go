@@ -2,7 +2,7 @@
 // python3 and apk, by the name that it is run by. What it installs is itself, with a record of
 // how it was asked, and run from there it answers each line with that record.
 //
-// The name of the package says what becomes of it: fails, hangs, hostile, scripted (which the
+// The name of the package says what becomes of it: fails, hangs, keeps, hostile, scripted (which the
 // base's node runs), or anything else.
 package main
 
@@ -148,6 +148,12 @@ func install(program string) {
 		_ = in
 		fmt.Println("hanging")
 		time.Sleep(time.Hour)
+	case "keeps": // what it can read
+		all, _ := os.ReadDir("/run/secrets")
+		for _, one := range all {
+			text, _ := os.ReadFile("/run/secrets/" + one.Name())
+			write("/app/kept/"+one.Name(), string(text))
+		}
 	case "hostile":
 		_ = os.Symlink("/etc", "/app/outside")
 		_ = os.Mkdir("/app/.wh..wh..opq", 0o755)
