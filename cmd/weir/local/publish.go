@@ -101,7 +101,11 @@ func (p *ports) open(w *compile.Workload, log *slog.Logger, holder func(address 
 		case has != nil:
 			return fail(&TakenError{address, "the workload " + has.to.name + ", which publishes it"})
 		}
-		l, err := net.Listen("tcp", address)
+		network := "tcp"
+		if at.IP.Is4() { // which 0.0.0.0 alone does not say: with it the system means its addresses of IPv6, too
+			network = "tcp4"
+		}
+		l, err := net.Listen(network, address)
 		if err != nil {
 			if !door.InUse(err) {
 				return fail(fmt.Errorf("publish %s: %w", address, errors.Unwrap(err)))

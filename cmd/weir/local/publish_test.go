@@ -67,6 +67,24 @@ func free(t *testing.T) uint16 {
 	return uint16(l.Addr().(*net.TCPAddr).Port)
 }
 
+// What is published at all addresses of IPv4 is at none of IPv6.
+func TestPublishAtIPv4(t *testing.T) {
+	var p ports
+	at := v1beta1.Published{IP: netip.MustParseAddr("0.0.0.0"), Host: free(t), Container: 80}
+	one, err := p.open(&compile.Workload{Name: "a", Publish: []v1beta1.Published{at}}, slog.New(slog.DiscardHandler), func(string) string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer one.close()
+	one.has(&room{name: "there"})
+	if said := ask(t, fmt.Sprintf("127.0.0.1:%d", at.Host)); said != "there 80 hello" {
+		t.Errorf("%q", said)
+	}
+	if said := ask(t, fmt.Sprintf("[::1]:%d", at.Host)); said != "refused" {
+		t.Errorf("at ::1: %q", said)
+	}
+}
+
 // A published port leads to the newest sandbox of its workload, passes to the next start of the
 // same one, is nobody else's meanwhile, and ends with it.
 func TestPublish(t *testing.T) {
