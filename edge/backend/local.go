@@ -118,18 +118,24 @@ const discoverLocal = 2 * time.Second
 // instead is started once more, and asked for initialize alone (2026-07-28,
 // basic/transports/stdio; server/discover, detection).
 func (b *Backend) detectLocal(ctx context.Context) (*Introduction, error) {
-	within := b.lined.Introduction()
-	ctx, cancel := context.WithTimeoutCause(ctx, within, edge.Errorf(edge.Timeout, "introduction", "has not introduced itself within %s", within))
-	defer cancel()
-	in, err := b.detectLines(ctx)
-	if err != nil && context.Cause(ctx) != nil && edge.KindOf(context.Cause(ctx)) == edge.Timeout {
-		err = context.Cause(ctx)
-	}
+	in, err := b.inTime(ctx, b.detectLines)
 	switch {
 	case err == nil:
 		b.lined.Introduced(in.Era, nil)
 	case edge.KindOf(err) != edge.Gone && edge.KindOf(err) != edge.Overload:
 		b.lined.Introduced(mcp.Legacy, err)
+	}
+	return in, err
+}
+
+// inTime has a local server introduce itself within the time that it may take as things are.
+func (b *Backend) inTime(ctx context.Context, introduce func(context.Context) (*Introduction, error)) (*Introduction, error) {
+	within := b.lined.Introduction()
+	ctx, cancel := context.WithTimeoutCause(ctx, within, edge.Errorf(edge.Timeout, "introduction", "has not introduced itself within %s", within))
+	defer cancel()
+	in, err := introduce(ctx)
+	if err != nil && context.Cause(ctx) != nil && edge.KindOf(context.Cause(ctx)) == edge.Timeout {
+		err = context.Cause(ctx)
 	}
 	return in, err
 }
@@ -161,6 +167,12 @@ func (b *Backend) detectLines(ctx context.Context) (*Introduction, error) {
 	if err != nil {
 		return nil, err
 	}
+	// What its first start had to wait for is there: from here the server has a server's time.
+	return b.inTime(ctx, func(ctx context.Context) (*Introduction, error) { return b.detectLane(ctx, l, at) })
+}
+
+// detectLane is detectLines of a server to which a stream is open.
+func (b *Backend) detectLane(ctx context.Context, l *lane, at *lines) (*Introduction, error) {
 	in, err := at.discover(ctx, discoverLocal)
 	if in != nil {
 		b.lanes.keep(b, l)

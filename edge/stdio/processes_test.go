@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -310,6 +311,48 @@ func TestIntroductionHasAnEnd(t *testing.T) {
 	await(t, "it has failed", func() bool { return b.bridge.Status().State == stdio.Failed })
 	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("after %s", took)
+	}
+}
+
+// fetched is a bridge to a server that has to be fetched first, which may take a minute.
+type fetched struct {
+	*stdio.Bridge
+	started *atomic.Bool
+}
+
+func (f fetched) Introduction() time.Duration {
+	if !f.started.Load() {
+		return time.Minute
+	}
+	return f.Bridge.Introduction()
+}
+
+// fetching is a starter that says when it has started something.
+type fetching struct {
+	stdio.Starter
+	started atomic.Bool
+}
+
+func (f *fetching) Start(ctx context.Context, principal string) (stdio.Process, error) {
+	p, err := f.Starter.Start(ctx, principal)
+	f.started.Store(true)
+	return p, err
+}
+
+// The time that it takes to fetch a server is not given to the server, too, when it is there.
+func TestIntroductionBeginsWithTheServer(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	starter := &fetching{Starter: program(t, "modern discover=mute", filepath.Join(t.TempDir(), "told"))}
+	bridge, err := stdio.New(stdio.Config{Name: "back", Digest: "fetched", Timeout: 3 * time.Second, Introduction: time.Second, Starter: starter})
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := func(serve.Starting) (backend.Local, error) { return fetched{bridge, &starter.started}, nil }
+	edgetest.StartPlan(t, planned(t), edgetest.With(serve.WithWorkloads(start)))
+	await(t, "it has failed", func() bool { return bridge.Status().State == stdio.Failed })
+	if took, why := time.Since(began), bridge.Status().Reason; took > 20*time.Second || !strings.Contains(why, "within 1s") {
+		t.Errorf("after %s: %s", took, why)
 	}
 }
 
