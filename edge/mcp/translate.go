@@ -47,6 +47,9 @@ func ToLegacy(dst []byte, m *Message, id, token []byte) []byte {
 	return Splice(dst, m.Raw, append(edits, m.without("inputResponses", "requestState")...)...)
 }
 
+// ofComplete is the resultType of a legacy result.
+var ofComplete = []byte(`"complete"`)
+
 // ResultToModern appends a legacy answer to the method as a modern one with
 // the id: results say that they are complete, cacheable ones that they are
 // stale at once and private (2026-07-28, basic, resultType; server/utilities/
@@ -60,8 +63,10 @@ func ResultToModern(dst []byte, m *Message, method string, id []byte) []byte {
 		edits = append(edits, Edit{m.Get("code"), []byte("-32603")})
 	case m.Kind == Result && m.Raw[m.Result.Start] == '{':
 		var set []byte
-		if !m.Get("resultType").OK() {
+		if kind := m.Get("resultType"); !kind.OK() {
 			set = append(set, `"resultType":"complete",`...)
+		} else if !m.Says("resultType", "complete") { // the legacy era has no other, and nothing was checked as one
+			edits = append(edits, Edit{kind, ofComplete})
 		}
 		if MethodOf(method).Cacheable {
 			if !m.Get("ttlMs").OK() {

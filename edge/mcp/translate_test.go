@@ -142,6 +142,8 @@ func TestResultToModern(t *testing.T) {
 		{"what is said already stays", "tools/list", `{"tools":[],"resultType":"complete","cacheScope":"public","ttlMs":5}`, `{"tools":[],"resultType":"complete","cacheScope":"public","ttlMs":5}`},
 		{"some of it", "tools/list", `{"cacheScope":"public","tools":[]}`, `{"resultType":"complete","ttlMs":0,"cacheScope":"public","tools":[]}`},
 		{"said with escapes", "tools/call", `{"result\u0054ype":"complete","content":[]}`, `{"result\u0054ype":"complete","content":[]}`},
+		{"a question that no legacy server asks so", "tools/call", `{"resultType":"input_required","inputRequests":{"q":1},"content":[]}`, `{` + complete + `,"inputRequests":{"q":1},"content":[]}`},
+		{"no text", "x", `{"a":1,"resultType":[1]}`, `{"a":1,` + complete + `}`},
 		{"no object", "x", `[1, 2]`, `[1, 2]`},
 		{"no object either", "tools/call", `null`, `null`},
 	} {
