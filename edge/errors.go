@@ -99,6 +99,12 @@ func Contain(log *slog.Logger, what string) {
 	}
 }
 
+// Withdrawn is why a question ends that the server which asked it wants no answer to any
+// longer. What it says of the reason is empty where it says nothing.
+type Withdrawn struct{ Reason string }
+
+func (*Withdrawn) Error() string { return "the server has withdrawn its question" }
+
 // ErrUnpaid is what an error unwraps to that says of a request that was let
 // through as Paid that it goes on with no call: it is charged then.
 var ErrUnpaid = errors.New("the request goes on with no call")

@@ -2,6 +2,7 @@ package backend
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"sync"
@@ -86,6 +87,10 @@ func (s *session) before(ctx context.Context, l *link, on *call, m *mcp.Message)
 	if s.b.crosses() && !s.admits(l, m) {
 		return nil
 	}
+	if m.Method == "notifications/cancelled" {
+		s.withdrawn(m)
+		return nil
+	}
 	c, client := s.addressee(on, m)
 	if m.Kind == mcp.Request {
 		if m.Method == "ping" {
@@ -125,8 +130,6 @@ func (s *session) before(ctx context.Context, l *link, on *call, m *mcp.Message)
 		if c != nil && c.alone {
 			return nil // a modern client hears of these where it listens for them
 		}
-	case "notifications/cancelled":
-		return nil // of a question: its answer will simply not be wanted
 	}
 	err := client.Send(m)
 	if c != nil {
@@ -183,16 +186,17 @@ const (
 
 // asking is a question of a server that waits for its answer.
 type asking struct {
+	id    []byte  // as the server knows it
 	calls []*call // it waits for as long as one of these is under way; nil for as long as the session
 	bytes int     // of it
-	end   context.CancelFunc
+	end   context.CancelCauseFunc
 }
 
-// asks begins a question of so many bytes. Its context ends with the calls that it may belong
+// asks begins a question of an id and so many bytes. Its context ends with the calls that it may belong
 // to: on is the one whose stream it came on, else all that are under way for
 // the same client; without any it ends with the session. It returns nil where no
 // further question can wait.
-func (s *session) asks(ctx context.Context, on *call, known bool, bytes int) (context.Context, *asking) {
+func (s *session) asks(ctx context.Context, on *call, known bool, id []byte, bytes int) (context.Context, *asking) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || len(s.asking) >= maxAsking {
@@ -205,7 +209,7 @@ func (s *session) asks(ctx context.Context, on *call, known bool, bytes int) (co
 	if len(s.asking) > 0 && all > maxAskingBytes {
 		return nil, nil
 	}
-	a := &asking{bytes: bytes}
+	a := &asking{id: id, bytes: bytes}
 	if on != nil {
 		a.calls = []*call{on}
 		if !known {
@@ -215,18 +219,31 @@ func (s *session) asks(ctx context.Context, on *call, known bool, bytes int) (co
 			return nil, nil
 		}
 	}
-	ctx, a.end = context.WithCancel(ctx)
+	ctx, a.end = context.WithCancelCause(ctx)
 	s.asking = append(s.asking, a)
 	return ctx, a
 }
 
 // asked ends a question.
 func (s *session) asked(a *asking) {
-	a.end()
+	a.end(nil)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if i := slices.Index(s.asking, a); i >= 0 {
 		s.asking = slices.Delete(s.asking, i, i+1)
+	}
+}
+
+// withdrawn ends the question that a server's notifications/cancelled names: the client is
+// told, and the clock of the call goes on.
+func (s *session) withdrawn(n *mcp.Message) {
+	id := n.Get("requestId").Of(n.Raw)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range s.asking {
+		if mcp.SameID(a.id, id) {
+			a.end(&edge.Withdrawn{Reason: n.Text("reason")})
+		}
 	}
 }
 
@@ -235,7 +252,7 @@ func (s *session) over(c *call) {
 	for _, a := range s.asking {
 		if i := slices.Index(a.calls, c); i >= 0 {
 			if a.calls = slices.Delete(a.calls, i, i+1); len(a.calls) == 0 {
-				a.end()
+				a.end(nil)
 			}
 		}
 	}
@@ -268,7 +285,7 @@ func (s *session) question(ctx context.Context, l *link, c *call, known bool, cl
 		refuse(mcp.CodeMethodNotFound, "nobody is there to answer")
 		return
 	}
-	ctx, waits := s.asks(ctx, c, known, len(m.Raw))
+	ctx, waits := s.asks(ctx, c, known, id, len(m.Raw))
 	if waits == nil {
 		refuse(mcp.CodeInternal, "no further question can wait for an answer")
 		return
@@ -284,6 +301,8 @@ func (s *session) question(ctx context.Context, l *link, c *call, known bool, cl
 		}
 		var body []byte
 		switch a := answers["q"]; {
+		case errors.As(context.Cause(ctx), new(*edge.Withdrawn)):
+			return // no answer is wanted (2025-11-25, basic/utilities/cancellation)
 		case err != nil:
 			code := mcp.CodeInternal
 			if edge.KindOf(err) == edge.NoMethod {

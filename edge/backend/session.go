@@ -427,7 +427,7 @@ func (s *session) Close() error {
 	s.mu.Lock()
 	s.closed = true
 	for _, a := range s.asking {
-		a.end()
+		a.end(nil)
 	}
 	if s.ownEnd != nil {
 		s.ownEnd()

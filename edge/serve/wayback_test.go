@@ -1,8 +1,10 @@
 package serve_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -475,5 +477,50 @@ func TestStreamOpenedAtTheEndOfItsSession(t *testing.T) {
 		if r.Status == 200 {
 			r.Rest()
 		}
+	}
+}
+
+// A question that its server withdraws is withdrawn from the client, no answer to it is
+// sent, and the clock of the call goes on.
+func TestQuestionThatIsWithdrawn(t *testing.T) {
+	t.Parallel()
+	for _, era := range []edgetest.Era{edgetest.Legacy, edgetest.SSE} {
+		t.Run(era.String(), func(t *testing.T) {
+			t.Parallel()
+			back := edgetest.NewServer(t, era)
+			e := edgetest.Start(t, edgetest.Manifest(back, edgetest.Timeout(2*time.Second)))
+			s := e.NewClient().Initialize(asks)
+			back.Always("tools/call", func(c *edgetest.Call) {
+				c.Event(`{"jsonrpc":"2.0","id":"q","method":"roots/list","params":{"why":",\"reason\":\"too \\\"late\\\"\""}}`)
+				c.Event(`{"jsonrpc":"2.0","id":8,"method":"roots/list","params":{"why":""}}`)
+				c.Notify("notifications/cancelled", `{"requestId":"q","reason":"too \"late\""}`)
+				c.Notify("notifications/cancelled", `{"requestId":"8"}`)
+				c.Notify("notifications/cancelled", `{"requestId":8}`)
+				c.Wait(nil)
+			})
+			r := s.Call("1", "echo", "{}")
+			want, told := map[string]bool{}, map[string]bool{}
+			for range 4 {
+				switch m := r.NextMessage(); m.Method {
+				case "roots/list":
+					var p struct{ Why string }
+					if err := json.Unmarshal(m.Params, &p); err != nil {
+						t.Fatal(err)
+					}
+					want[`{"requestId":`+string(m.ID)+p.Why+`}`] = true
+				case "notifications/cancelled":
+					told[string(m.Params)] = true
+				}
+			}
+			if len(want) != 2 || !maps.Equal(told, want) {
+				t.Errorf("told %v, want %v", told, want)
+			}
+			if m := r.Message(); m.Error == nil || m.Error.Code != 504 {
+				t.Errorf("the call ended with %+v", m)
+			}
+			if got := back.Requests("response"); len(got) != 0 {
+				t.Errorf("%d answers were sent, the first %s", len(got), got[0].Body)
+			}
+		})
 	}
 }

@@ -5,6 +5,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -186,10 +187,27 @@ func (s *Session) Ask(ctx context.Context, questions map[string]edge.Question, e
 		case a := <-ch:
 			answers[key] = a
 		case <-ctx.Done():
+			var w *edge.Withdrawn
+			if errors.As(context.Cause(ctx), &w) {
+				s.withdraw(ids, w, emit)
+			}
 			return nil, edge.Errorf(edge.Gone, "ask", "%w", context.Cause(ctx))
 		}
 	}
 	return answers, nil
+}
+
+// withdraw tells the client that questions of these ids need no answer any longer.
+func (s *Session) withdraw(ids []string, w *edge.Withdrawn, emit func(*mcp.Message) error) {
+	for _, id := range ids {
+		set := []mcp.Member{mcp.Raw("requestId", []byte(id))}
+		if w.Reason != "" {
+			set = append(set, mcp.Raw("reason", mcp.Quote(w.Reason)))
+		}
+		if n, err := mcp.Decode(mcp.AppendRequest(nil, nil, "notifications/cancelled", mcp.Change(nil, nil, set...))); err == nil {
+			_ = emit(n) // who is gone needs no word
+		}
+	}
 }
 
 // waitsFor reports whether a question of an id, JSON text, waits for its answer.
