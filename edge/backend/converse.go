@@ -282,6 +282,8 @@ func (r *reply) events(ctx context.Context, id []byte, m *mcp.Message, before fu
 			}
 			r.finish(body)
 			return nil
+		case err != nil && notifies(e.Data):
+			r.wait() // it is missed, and the answer is still to come
 		case err != nil:
 			r.close()
 			return nonsense(err)
@@ -302,6 +304,12 @@ func (r *reply) events(ctx context.Context, id []byte, m *mcp.Message, before fu
 			r.peer.stray()
 		}
 	}
+}
+
+// notifies reports whether what is no message would be a notification.
+func notifies(text []byte) bool {
+	method, _ := mcp.Begins(text[:min(len(text), maxLook)])
+	return bytes.HasPrefix(method, []byte(`"notifications/`))
 }
 
 // endWait is how long the end of a stream is waited for after its answer, for

@@ -76,6 +76,7 @@ func (s *session) dialSSE(ctx context.Context) (*sseLink, error) {
 			}
 			m, err := mcp.Decode(e.Data)
 			if err != nil {
+				s.unreadable(e.Data)
 				continue
 			}
 			s.incoming(life, l, m)
@@ -127,6 +128,20 @@ func (s *session) incoming(ctx context.Context, l *sseLink, m *mcp.Message) {
 	}
 }
 
+// unreadable takes what is no message: nobody waits longer for an answer that it was to be.
+func (s *session) unreadable(text []byte) {
+	_, id := mcp.Begins(text[:min(len(text), maxLook)])
+	s.mu.Lock()
+	c := s.callOf(id)
+	s.mu.Unlock()
+	if c != nil {
+		select {
+		case c.answer <- nil:
+		default: // it has an answer already
+		}
+	}
+}
+
 // errStreamEnded says that no answer can come any more.
 var errStreamEnded = edge.Errorf(edge.Unavailable, "call", "ended its stream before the answer")
 
@@ -155,6 +170,14 @@ func (l *sseLink) post(ctx context.Context, x *edge.Exchange, body []byte) error
 func (l *sseLink) close() {
 	l.left.Store(true)
 	l.end()
+}
+
+// read returns an answer; nil is one that cannot be read.
+func read(m *mcp.Message) (*mcp.Message, error) {
+	if m == nil {
+		return nil, nonsense(errors.New("what is no message"))
+	}
+	return m, nil
 }
 
 // overSSE sends a request and waits for its answer on the stream.
@@ -191,12 +214,12 @@ func (s *session) overSSE(ctx context.Context, l *link, c *call, x *edge.Exchang
 	for {
 		select {
 		case m := <-c.answer:
-			return m, nil
+			return read(m)
 		case <-l.sse.done:
 			s.drop(l)
 			select {
 			case m := <-c.answer: // it was the last thing on the stream
-				return m, nil
+				return read(m)
 			default:
 			}
 			return nil, errStreamEnded

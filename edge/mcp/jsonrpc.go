@@ -178,3 +178,51 @@ func (m *Message) SetResult(id, result []byte) {
 	m.Result = Span{at, at + uint32(len(result))}
 	m.Kind = Result
 }
+
+// Begins finds in the beginning of what may be no message at all what it would be: its
+// method, or the id of an answer, as written, whichever comes first; nil for both where it
+// does not say.
+func Begins(head []byte) (method, id []byte) {
+	depth, name := 0, []byte(nil)
+	for i := 0; i < len(head); i++ {
+		switch head[i] {
+		case '{', '[':
+			depth++
+			name = nil
+		case '}', ']':
+			depth--
+			name = nil
+		case ',':
+			name = nil
+		case '"':
+			from := i
+			for i++; i < len(head) && head[i] != '"'; i++ {
+				if head[i] == '\\' {
+					i++
+				}
+			}
+			if i >= len(head) || depth != 1 {
+				continue
+			}
+			text := head[from : i+1]
+			switch {
+			case name == nil:
+				name = text
+			case string(name) == `"id"`:
+				return nil, text
+			case string(name) == `"method"`:
+				return text, nil
+			}
+		case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+			from := i
+			for i < len(head) && bytes.IndexByte([]byte("+-.eE0123456789"), head[i]) >= 0 {
+				i++
+			}
+			if depth == 1 && i < len(head) && string(name) == `"id"` {
+				return nil, head[from:i]
+			}
+			i--
+		}
+	}
+	return nil, nil
+}

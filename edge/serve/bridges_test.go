@@ -714,6 +714,15 @@ func TestZ10OddServers(t *testing.T) {
 		{"an event that is empty, and one of another type", "tools/call", false, func(c *edgetest.Call) {
 			c.Raw("id: 1\n\nevent: ping\ndata: {}\n\ndata:\n\nevent: message\ndata:" + answer(c) + "\n\n")
 		}},
+		{"a log message that cannot be read", "tools/call", false, func(c *edgetest.Call) {
+			c.Whole(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"cut \ud83d"}}`, answer(c))
+		}},
+		{"a question that cannot be read", "tools/call", true, func(c *edgetest.Call) {
+			c.Whole(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"cut \ud83d"}}`, answer(c))
+		}},
+		{"an answer that cannot be read", "tools/call", true, func(c *edgetest.Call) {
+			c.Whole(strings.Replace(answer(c), "[]", `[{"type":"text","text":"cut \ud83d"}]`, 1))
+		}},
 		{"another's answer alone", "tools/call", true, func(c *edgetest.Call) { c.JSON(200, `{"jsonrpc":"2.0","id":424242,`+fine) }},
 		{"accepted", "tools/call", true, func(c *edgetest.Call) { c.Accept() }},
 		{"204", "tools/call", true, func(c *edgetest.Call) { c.Text(204, "", "") }},
@@ -801,5 +810,25 @@ func TestZ10OddServers(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// What a server of the older transport says that cannot be read is missed, and an answer
+// that cannot be read fails its call at once.
+func TestUnreadableOverSSE(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, edgetest.SSE)
+	for _, client := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
+		c := f.callerOf(t, client, "")
+		f.back.Always("tools/call", func(c *edgetest.Call) {
+			c.Event(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"cut \ud83d"}}`)
+			c.Event(`{"jsonrpc":"2.0","id":` + c.ID() + `,"result":{"content":[{"type":"text","text":"cut \ud83d"}]}}`)
+		})
+		began := time.Now()
+		if m := c.call(t, "1", "{}").Message(); m.Error == nil || m.Error.Code != 502 || time.Since(began) > 10*time.Second {
+			t.Errorf("%s: %+v after %s", client, m, time.Since(began))
+		}
+		f.back.Always("tools/call", nil)
+		c.call(t, "2", "{}").Result()
 	}
 }

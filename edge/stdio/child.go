@@ -318,47 +318,6 @@ func (c *child) hear(m *mcp.Message) {
 // idIn finds the id of an answer in its beginning: nil where there is none, and where it
 // turns out to be a request or a notification first.
 func idIn(head []byte) []byte {
-	depth, name := 0, []byte(nil)
-	for i := 0; i < len(head); i++ {
-		switch head[i] {
-		case '{', '[':
-			depth++
-			name = nil
-		case '}', ']':
-			depth--
-			name = nil
-		case ',':
-			name = nil
-		case '"':
-			from := i
-			for i++; i < len(head) && head[i] != '"'; i++ {
-				if head[i] == '\\' {
-					i++
-				}
-			}
-			if i >= len(head) || depth != 1 {
-				continue
-			}
-			text := head[from : i+1]
-			switch {
-			case name == nil:
-				name = text
-			case string(name) == `"id"`:
-				return text
-			}
-			if string(name) == `"method"` {
-				return nil
-			}
-		case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
-			from := i
-			for i < len(head) && bytes.IndexByte([]byte("+-.eE0123456789"), head[i]) >= 0 {
-				i++
-			}
-			if depth == 1 && i < len(head) && string(name) == `"id"` {
-				return head[from:i]
-			}
-			i--
-		}
-	}
-	return nil
+	_, id := mcp.Begins(head)
+	return id
 }
