@@ -81,7 +81,7 @@ type Backend struct {
 	lanes   lanes         // to a local server
 	ears    ears          // likewise
 	news    news          // likewise
-	numbers atomic.Uint64 // of requests to a local server
+	numbers atomic.Uint64 // of requests to a local server, and of those of the modern era whose ids would be rounded
 
 	calls, failed atomic.Int64
 	spent         atomic.Int64 // nanoseconds of all calls

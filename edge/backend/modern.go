@@ -62,8 +62,12 @@ func (b *Backend) modernCall(ctx context.Context, x *edge.Exchange, m *mcp.Messa
 	if m.Method == "subscriptions/listen" {
 		o.silence, o.until = 0, time.Time{} // a stream that lasts as long as the client wants it
 	}
-	answer := x.Answer()
-	status, err := b.peer.converse(ctx, &o, m.IDText(), &answer.Message, func(n *mcp.Message, _ *reply) {
+	answer, id := x.Answer(), m.IDText()
+	if !mcp.Kept(id) && m.Method != "subscriptions/listen" { // whose news are tagged with it
+		id = strconv.AppendUint(nil, b.numbers.Add(1), 10)
+		o.body = mcp.Splice(nil, raw, m.WithID(id))
+	}
+	status, err := b.peer.converse(ctx, &o, id, &answer.Message, func(n *mcp.Message, _ *reply) {
 		if n.Kind == mcp.Request {
 			b.Log.Warn("backend sent a request on a stream of the modern era; dropped", "backend", b.Name, "method", n.Method)
 			return
@@ -83,6 +87,11 @@ func (b *Backend) modernCall(ctx context.Context, x *edge.Exchange, m *mcp.Messa
 	}
 	if answer.Kind == mcp.Invalid {
 		return nil, nil // a notification
+	}
+	if !mcp.Kept(m.IDText()) {
+		if err := answer.Decode(mcp.Splice(nil, answer.Raw, answer.WithID(m.IDText()))); err != nil {
+			return nil, nonsense(err)
+		}
 	}
 	return modernAnswer(answer, status, translate)
 }

@@ -88,6 +88,15 @@ func SameID(a, b []byte) bool {
 		bytes.Equal(Unquote(a[1:len(a)-1]), Unquote(b[1:len(b)-1]))
 }
 
+// Kept reports whether every reader of JSON keeps an id or a token as it is written: a text,
+// or an integer of no more digits than any of them has (see RFC 8259 §6).
+func Kept(id []byte) bool {
+	if len(id) == 0 || id[0] == '"' {
+		return true
+	}
+	return len(id) <= 14 && string(id) != "-0" && !bytes.ContainsAny(id, ".eE")
+}
+
 // WithID returns the edit that gives the message another id; one that changes
 // nothing when the message has none.
 func (m *Message) WithID(id []byte) Edit {

@@ -172,3 +172,14 @@ func TestLookupTwo(t *testing.T) {
 		}
 	}
 }
+
+func TestKept(t *testing.T) {
+	for id, want := range map[string]bool{
+		``: true, `0`: true, `-7`: true, `"9007199254740993"`: true, `99999999999999`: true,
+		`-0`: false, `999999999999999`: false, `9007199254740993`: false, `1.0`: false, `1e3`: false,
+	} {
+		if Kept([]byte(id)) != want {
+			t.Errorf("%s: %t", id, !want)
+		}
+	}
+}

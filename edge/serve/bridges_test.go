@@ -832,3 +832,39 @@ func TestUnreadableOverSSE(t *testing.T) {
 		c.call(t, "2", "{}").Result()
 	}
 }
+
+// A server that reads numbers as floating-point ones answers under another number than it was
+// asked under, and tells progress under another: the client has its own all the same, and
+// nothing is said of the server.
+func TestIDsThatAreRounded(t *testing.T) {
+	t.Parallel()
+	edgetest.Eras(t, func(t *testing.T, client, era edgetest.Era) {
+		back := edgetest.NewServer(t, era)
+		back.Always("tools/call", func(c *edgetest.Call) {
+			rounded := func(text string) string {
+				n, err := strconv.ParseFloat(text, 64)
+				if err != nil {
+					return text
+				}
+				return strconv.FormatFloat(n+0, 'f', -1, 64) // the sum makes 0 of -0
+			}
+			c.Event(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + rounded(c.Token()) + `,"progress":1}}`)
+			c.Event(`{"jsonrpc":"2.0","id":` + rounded(c.ID()) + `,"result":{"content":[],"resultType":"complete"}}`)
+		})
+		e := edgetest.Start(t, edgetest.Manifest(back))
+		f := &front{Edge: e, back: back, client: e.NewClient()}
+		c := f.callerOf(t, client, "")
+		for _, id := range []string{"1", "-0", "9007199254740993", "123456789012345678901234567890", `"9007199254740993"`, "-7"} {
+			r := c.call(t, id, "{}", `"progressToken":7`)
+			if m := r.NextMessage(); edgetest.Member(string(m.Params), "progressToken") != "7" {
+				t.Errorf("before the answer to %s: %+v", id, m)
+			}
+			if m := r.Message(); string(m.ID) != id || m.Result == nil {
+				t.Errorf("the answer to %s: %s under %s", id, r.Answer(), m.ID)
+			}
+		}
+		if strings.Contains(e.Log(), "to others than who asked") {
+			t.Errorf("the server is told to answer others: %s", e.Log())
+		}
+	})
+}
