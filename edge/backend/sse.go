@@ -130,7 +130,7 @@ func (s *session) incoming(ctx context.Context, l *sseLink, m *mcp.Message) {
 
 // unreadable takes what is no message: nobody waits longer for an answer that it was to be.
 func (s *session) unreadable(text []byte) {
-	_, id := mcp.Begins(text[:min(len(text), maxLook)])
+	_, id := mcp.Begins(text) // some say it last
 	s.mu.Lock()
 	c := s.callOf(id)
 	s.mu.Unlock()

@@ -231,9 +231,9 @@ func (c *child) read() {
 	m := new(mcp.Message)
 	for {
 		text, own, err := l.next()
-		if head, long := isLong(err); long {
+		if head, tail, long := isLong(err); long {
 			c.b.overlong.Add(1)
-			if id := idIn(head); id != nil {
+			if id := idOf(head, tail); id != nil {
 				c.h.Failed(id, edge.Errorf(edge.Unavailable, "call", "sent a message above %d bytes", c.b.MaxMessage))
 			}
 			c.log.event("a line above %d bytes on stdout was passed over", c.b.MaxMessage)
@@ -288,11 +288,11 @@ func (c *child) take(m *mcp.Message, text []byte, cut bool) {
 }
 
 // odd takes what is JSON perhaps, and no message. Nobody waits longer for an answer that
-// cannot be read, such as one with bytes that are not UTF-8: its beginning says whose it was.
+// cannot be read, such as one with bytes that are not UTF-8: what can be read of it says whose it was.
 func (c *child) odd(m *mcp.Message, text []byte) {
 	id := m.IDText()
 	if id == nil && m.Method == "" {
-		id = idIn(text[:min(len(text), idWithin)])
+		id = idIn(text)
 	}
 	if id != nil && m.Method == "" {
 		c.h.Failed(id, edge.Errorf(edge.Unavailable, "call", "answered with what is no message"))
@@ -315,9 +315,25 @@ func (c *child) hear(m *mcp.Message) {
 	c.h.Hear(m)
 }
 
+// idOf finds the id of an answer of which only the beginning and the end are there: nil as of
+// idIn. Some write the result first, and what is no more than a member of it is followed by
+// more than the end of the answer.
+func idOf(head, tail []byte) []byte {
+	method, id := mcp.Begins(head)
+	if i := bytes.LastIndex(tail, []byte(`"id"`)); method == nil && id == nil && i >= 0 {
+		if end := bytes.TrimRight(tail[i:], " \t\r"); bytes.IndexByte(end, '}') == len(end)-1 && bytes.IndexByte(end, '\\') < 0 {
+			head = append([]byte{'{'}, end...)
+		}
+	}
+	return idIn(head)
+}
+
 // idIn finds the id of an answer in its beginning: nil where there is none, and where it
 // turns out to be a request or a notification first.
 func idIn(head []byte) []byte {
 	_, id := mcp.Begins(head)
+	if n, err := strconv.ParseFloat(string(id), 64); err == nil && n >= 0 && n < 1<<53 {
+		return strconv.AppendUint(nil, uint64(n), 10) // 7.0 is how some write it
+	}
 	return id
 }

@@ -59,6 +59,8 @@ func TestV34Nonsense(t *testing.T) {
 				"a NUL":                    `{"jsonrpc":"2.0","id":ID,"result":{"x":"NUL"}}`,
 				"two lines in one":         `{"jsonrpc":"2.0","id":ID,"res{"jsonrpc":"2.0","method":"notifications/x"}`,
 				"a duplicate name":         `{"jsonrpc":"2.0","id":ID,"result":{"x":1,"x":2}}`,
+				"the id as a fraction":     `{"jsonrpc":"2.0","id":ID.0,"result":{}}`,
+				"the id last":              `{"result":{"x":"` + strings.Repeat("y", 2*4096) + `BYTE"},"jsonrpc":"2.0","id":ID}`,
 			} {
 				if m := rawCall(one, "1", line).Message(); !strings.Contains(fault(m), "502") { // and not when its time is over
 					t.Errorf("%s: %s", what, fault(m))

@@ -167,7 +167,7 @@ func (b *logbook) read(source string, r io.Reader) {
 	l := newLines(r, maxLine, maxLine)
 	for {
 		text, _, err := l.next()
-		if head, cut := isLong(err); cut {
+		if head, _, cut := isLong(err); cut {
 			b.printed(source, append(b.whole(head), "…"...))
 			continue
 		}

@@ -13,16 +13,17 @@ const (
 	small = 1 << 10
 	large = 64 << 10
 
-	// idWithin is how much of a line above the limit is looked at to find the request that
-	// it answers.
+	// idWithin is how much of the beginning of a line above the limit is looked at to find
+	// the request that it answers, and atEnd how much of its end: some say it last.
 	idWithin = 4 << 10
+	atEnd    = 128
 )
 
 // buffers are large ones that are not in use.
 var buffers = sync.Pool{New: func() any { return new([large]byte) }}
 
 // longLine is the error of a line above the limit. The next line can be read after it.
-type longLine struct{ head []byte } // its beginning
+type longLine struct{ head, tail []byte } // its beginning and its end
 
 func (*longLine) Error() string { return "a line above the limit" }
 
@@ -39,6 +40,7 @@ type lines struct {
 	over       bool         // what comes up to the next newline is passed over
 	keep       int          // bytes of the beginning of such a line that are kept
 	head       []byte       // these
+	tail       []byte       // and of its end so far
 	err        error        // of the stream, after what is left
 	cut        bool         // the line that was returned last has no end: that of the stream came first
 }
@@ -88,8 +90,8 @@ func (l *lines) whole(tail []byte) (line []byte, own bool, err error) {
 	switch {
 	case l.over, len(l.long)+len(tail) > l.limit+1: // one more for a CR
 		l.keepHead(tail)
-		e := &longLine{l.head}
-		l.over, l.long, l.head = false, nil, nil
+		e := &longLine{l.head, l.tail}
+		l.over, l.long, l.head, l.tail = false, nil, nil, nil
 		return nil, false, e
 	case l.long != nil:
 		line, own = append(l.long, tail...), true
@@ -101,15 +103,17 @@ func (l *lines) whole(tail []byte) (line []byte, own bool, err error) {
 		line = line[:n-1]
 	}
 	if len(line) > l.limit {
-		return nil, false, &longLine{bytes.Clone(line[:min(len(line), l.keep)])}
+		return nil, false, &longLine{bytes.Clone(line[:min(len(line), l.keep)]), bytes.Clone(line[max(0, len(line)-atEnd):])}
 	}
 	return line, own, nil
 }
 
-// keepHead keeps the beginning of a line that is passed over.
+// keepHead keeps the beginning of a line that is passed over, and its end so far.
 func (l *lines) keepHead(tail []byte) {
 	for _, part := range [][]byte{l.long, tail} {
 		l.head = append(l.head, part[:min(len(part), l.keep-len(l.head))]...)
+		l.tail = append(l.tail, part[max(0, len(part)-atEnd):]...)
+		l.tail = append(l.tail[:0], l.tail[max(0, len(l.tail)-atEnd):]...)
 	}
 	l.long = nil
 }
@@ -171,14 +175,14 @@ func (l *lines) free() {
 	}
 }
 
-// isLong returns the beginning of a line that was above the limit.
-func isLong(err error) (head []byte, ok bool) {
+// isLong returns the beginning and the end of a line that was above the limit.
+func isLong(err error) (head, tail []byte, ok bool) {
 	if err == nil {
-		return nil, false
+		return nil, nil, false
 	}
 	var e *longLine
 	if errors.As(err, &e) {
-		return e.head, true
+		return e.head, e.tail, true
 	}
-	return nil, false
+	return nil, nil, false
 }

@@ -18,7 +18,7 @@ func all(t testing.TB, r io.Reader, limit int) []string {
 	var out []string
 	for {
 		line, _, err := l.next()
-		if head, long := isLong(err); long {
+		if head, _, long := isLong(err); long {
 			out = append(out, "!"+string(head))
 			continue
 		}
@@ -90,7 +90,7 @@ func FuzzLines(f *testing.F) {
 		l := newLines(&pieces{bytes.NewReader(text), int(piece) + 1}, int(limit), 8)
 		for i := 0; ; i++ {
 			line, _, err := l.next()
-			head, long := isLong(err)
+			head, _, long := isLong(err)
 			if err != nil && !long {
 				if i != len(want) || !errors.Is(err, io.EOF) {
 					t.Fatalf("%d lines, want %d: %v", i, len(want), err)
@@ -128,10 +128,34 @@ func TestIDIn(t *testing.T) {
 		`{"id":1`:                                             "",
 		`{"x":"id","id":5}`:                                   "5",
 		`["id",5,{"id":5}]`:                                   "",
+		`{"id":12.0,"result":{}}`:                             "12",
+		`{"id":10000000000001e0,"result":{}}`:                 "10000000000001",
 		``:                                                    "",
 	} {
 		if got := string(idIn([]byte(head))); got != want {
 			t.Errorf("%s: %q, want %q", head, got, want)
+		}
+	}
+}
+
+// An answer above the limit is found by its id wherever that stands.
+func TestIDOf(t *testing.T) {
+	long := strings.Repeat("a", 3*large)
+	for line, want := range map[string]string{
+		`{"jsonrpc":"2.0","id":12,"result":"` + long + `"}`:                           "12",
+		`{"result":{"id":7,"a":"` + long + `"},"jsonrpc":"2.0","id":12}`:              "12",
+		`{"result":{"id":7,"a":"` + long + `"}, "id" : "12", "jsonrpc":"2.0"}` + "\r": `"12"`,
+		`{"result":{"a":"` + long + `","id":7}}`:                                      "",
+		`{"result":["` + long + `",{"id":7}]}`:                                        "",
+		`{"result":"` + long + `\"id\":7}`:                                            "",
+		`{"method":"x","params":"` + long + `","id":7}`:                               "",
+	} {
+		for how, r := range map[string]io.Reader{"whole": strings.NewReader(line), "halves": iotest.HalfReader(strings.NewReader(line)), "in pieces": &pieces{strings.NewReader(line + "\n"), 100}} {
+			_, _, err := newLines(r, len(long), idWithin).next()
+			head, tail, is := isLong(err)
+			if got := string(idOf(head, tail)); !is || got != want || len(tail) > atEnd {
+				t.Errorf("%s…%s, %s: %q, want %q", line[:20], line[len(line)-20:], how, got, want)
+			}
 		}
 	}
 }
