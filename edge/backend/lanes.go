@@ -119,10 +119,30 @@ func (l *lane) beside(at *lines, m *mcp.Message) {
 		}
 		return
 	}
+	if m.Method == "notifications/cancelled" {
+		at.torn(m.Get("requestId").Of(m.Raw))
+		return
+	}
 	if m.Method == "notifications/message" {
 		if to := at.logger(); to != nil {
 			_ = to.Send(m)
 		}
+	}
+}
+
+// errTorn says that the server has ended a subscription, which goes without an answer where
+// it says so by notifications/cancelled (2026-07-28, basic/patterns/cancellation).
+var errTorn = edge.Errorf(edge.Unavailable, "listen", "the server has ended the subscription")
+
+// torn ends the subscription of a number, the one request that a server may end so.
+func (l *lines) torn(number []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if i := l.find(number); i >= 0 && l.calls[i].lasts {
+		w := l.calls[i]
+		w.over, w.err = true, errTorn
+		l.drop(i)
+		w.Close()
 	}
 }
 
@@ -361,6 +381,9 @@ func (l *lane) call(ctx context.Context, client edge.Client, m, answer *mcp.Mess
 	}
 	if err = at.ask(ctx, w, m.Raw, w.numbered(m), silence, until); err == nil {
 		answer.SetID(m.IDText())
+		if t := answer.Meta(mcp.MetaSubscription); lasts && t.OK() {
+			return answer.Decode(mcp.Splice(nil, answer.Raw, mcp.Edit{Span: t, With: m.IDText()}))
+		}
 		return nil
 	}
 	var u *unsent

@@ -103,7 +103,7 @@ func (b *Backend) localCall(ctx context.Context, x *edge.Exchange, m *mcp.Messag
 	}
 	answer := x.Answer()
 	if err := b.overLines(ctx, x, m, &answer.Message); err != nil {
-		if m.Method == "subscriptions/listen" && ctx.Err() != nil {
+		if m.Method == "subscriptions/listen" && (ctx.Err() != nil || errors.Is(err, errTorn)) {
 			return result(m, (&Audience{id: m.IDText()}).Done()), nil
 		}
 		return nil, err

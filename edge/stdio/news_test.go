@@ -272,3 +272,31 @@ func TestNewsCostLittle(t *testing.T) {
 		t.Errorf("the process that is called was subscribed %d times", n-1)
 	}
 }
+
+// A modern server may end a subscription, by its answer or by a cancellation: the client
+// hears the end in order, under its own id.
+func TestNewsThatTheServerEnds(t *testing.T) {
+	for name, mode := range modes {
+		for how, line := range map[string]string{
+			"an answer":      `{"jsonrpc":"2.0","id":%[1]s,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":%[1]s}}}`,
+			"a cancellation": `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%[1]s,"reason":"the end"}}`,
+		} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				t.Parallel()
+				b := start(t, "modern", func(c *stdio.Config) { c.Mode = mode })
+				c := b.NewClient().As(edgetest.Modern, "")
+				news := c.Ask(`"mine"`, "subscriptions/listen", `{"notifications":{"resourceSubscriptions":["a:b"]}}`)
+				news.NextMessage()
+				var lines []string
+				for _, told := range b.told("a:b") {
+					lines = append(lines, fmt.Sprintf(line, strings.Fields(told)[2]))
+				}
+				rawCall(c, "2", append(lines, right)...).Result()
+				m := news.Message()
+				if string(m.ID) != `"mine"` || edgetest.Member(string(m.Result), "_meta", "io.modelcontextprotocol/subscriptionId") != `"mine"` || edgetest.Member(string(m.Result), "resultType") != `"complete"` {
+					t.Errorf("the end: %s under %s", m.Result, m.ID)
+				}
+			})
+		}
+	}
+}

@@ -304,6 +304,10 @@ func (s *shared) addressees(n *mcp.Message) []*member {
 		return all
 	case "notifications/cancelled":
 		id := n.Get("requestId").Of(n.Raw)
+		if m := s.lasting[plain(string(id))]; m != nil {
+			s.drop(plain(string(id)))
+			return some(m)
+		}
 		for _, a := range s.asked {
 			if mcp.SameID(a.id, id) {
 				return some(a.by)
