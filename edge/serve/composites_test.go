@@ -279,7 +279,7 @@ func TestCompositeRecords(t *testing.T) {
   steps: [{id: a, tool: back.echo}, {id: b, tool: back.fail, dependsOn: [a]}, {id: c, tool: back.echo, dependsOn: [b]}]`, yaml)
 		f.callerOf(t, era, "").tool(t, "1", "flow", "{}")
 		f.Stop()
-		types, inner, outer := map[string]int{}, 0, ""
+		types, inner, outer, of := map[string]int{}, 0, "", map[string]int{}
 		for _, line := range lines(t, file) {
 			var r family
 			if err := json.Unmarshal([]byte(line), &r); err != nil {
@@ -287,6 +287,9 @@ func TestCompositeRecords(t *testing.T) {
 			}
 			kind := edgetest.Member(line, "type")
 			types[kind]++
+			if strings.HasPrefix(kind, `"vmcp_workflow`) || r.ParentID != "" {
+				of[r.ParentID+" of "+r.Subjects["client_name"]]++
+			}
 			switch {
 			case strings.HasPrefix(kind, `"vmcp_workflow`):
 				if !strings.Contains(line, `"workflow_id":"`) {
@@ -305,6 +308,9 @@ func TestCompositeRecords(t *testing.T) {
 		}
 		if inner != 2 || outer == "" {
 			t.Errorf("%s: %d records of calls below %q: %v", era, inner, outer, types)
+		}
+		if n := of[outer+" of edgetest"]; n != 2+7 {
+			t.Errorf("%s: %d records of steps and calls are those of %s of the client: %v", era, n, outer, of)
 		}
 	}
 }

@@ -256,7 +256,7 @@ func TestTarget(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	x = exchange(t, "initialize", `{"clientInfo":{"name":"c","version":"1"}}`)
-	x.Parent = x
+	x.Parent = exchange(t, "initialize", `{"clientInfo":{"name":"c","version":"1"}}`)
 	r = one(t, parse(t, config(logFileName(t))), x, answers(t, 200, good))
 	if r.Subjects["client_name"] != "c" || r.Metadata.Extra["inner"] != true || r.Subjects["user"] != "anonymous" {
 		t.Errorf("%+v", r)

@@ -105,8 +105,8 @@ func (l *Log) append(v *line, e *entry, began time.Time) []byte {
 	} else {
 		dst = appendID(dst)
 	}
-	if e.x != nil && e.x.Parent != nil && e.x.Parent.Record != "" {
-		dst = append(append(dst, `","parent_id":"`...), e.x.Parent.Record...)
+	if of := recordAround(e); of != "" {
+		dst = append(append(dst, `","parent_id":"`...), of...)
 	}
 	dst = append(dst, `","type":"`...)
 	dst = append(dst, e.typ.String()...)
@@ -139,6 +139,20 @@ func (l *Log) append(v *line, e *entry, began time.Time) []byte {
 		dst = append(l.told(dst, e.told), '}')
 	}
 	return append(dst, "}\n"...)
+}
+
+// recordAround is the id of the record that an entry belongs to: an event to that of its
+// exchange, where that has an id before it is written, a call of a tool to that of the tool.
+func recordAround(e *entry) string {
+	switch {
+	case e.x == nil:
+		return ""
+	case e.m == nil && e.x.Record != "":
+		return e.x.Record
+	case e.x.Parent != nil:
+		return e.x.Parent.Record
+	}
+	return ""
 }
 
 // maxTold bounds what a program tells of in one event, in bytes.
@@ -197,14 +211,23 @@ func (l *Log) who(dst []byte, e *entry) []byte {
 	return append(dst, '}')
 }
 
-// clientInfo is the JSON text in which the client says what it is.
+// clientInfo is the JSON text in which the client says what it is. A call that a tool of the
+// edge makes has the edge's own name in it, and an event none: the client's message has it.
 func clientInfo(e *entry) []byte {
-	if e.m != nil {
-		if info := e.m.Meta(mcp.MetaClientInfo); info.OK() {
-			return info.Of(e.m.Raw)
+	m := e.m
+	if e.x != nil && (m == nil || e.x.Parent != nil) {
+		x := e.x
+		for x.Parent != nil {
+			x = x.Parent
+		}
+		m = x.Request
+	}
+	if m != nil {
+		if info := m.Meta(mcp.MetaClientInfo); info.OK() {
+			return info.Of(m.Raw)
 		}
 		if e.typ == Initialize {
-			return e.m.Get("clientInfo").Of(e.m.Raw)
+			return m.Get("clientInfo").Of(m.Raw)
 		}
 	}
 	if e.x != nil && e.x.Session != nil {
