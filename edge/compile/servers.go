@@ -158,6 +158,7 @@ func (c *compiler) server(o *object, s *v1beta1.VirtualMCPServer) Server {
 		plan.Title = s.Name
 	}
 	plan.Audit, plan.Telemetry = c.audit(o, config), c.telemetry(o, s, config)
+	c.switchedOff(o, config)
 	plan.Debug = config.Operational != nil && config.Operational.LogLevel == "debug"
 	if len(config.Backends) > 0 {
 		plan.Backends = c.static(o, s, members, ways)
@@ -220,6 +221,27 @@ func (c *compiler) reach(o *object, served bool) {
 	o.used, o.served = true, o.served || served
 	for _, l := range o.links {
 		c.reach(l.to, served && !l.refused && !own(o, l) && (c.served(o) || !incomingSide(o, l)))
+	}
+}
+
+// switchedOff says which settings of a server do nothing, or not what they seem to do: those of a
+// section that is not switched on, and a check that may take longer than the time between two.
+func (c *compiler) switchedOff(o *object, config *v1beta1.ServerConfig) {
+	const handling = "spec.config.operational.failureHandling"
+	off := func(path string, enabled bool) {
+		if !enabled && slices.ContainsFunc(o.given, func(g *given) bool { return strings.HasPrefix(g.path, path+".") }) {
+			c.find(Note, o, path, ReasonUnused, "not used: enabled is not true")
+		}
+	}
+	off("spec.config.audit", config.Audit != nil && config.Audit.Enabled)
+	off("spec.config.codeMode", config.CodeMode != nil && config.CodeMode.Enabled)
+	if config.Operational == nil || config.Operational.FailureHandling == nil {
+		return
+	}
+	breaker := config.Operational.FailureHandling.CircuitBreaker
+	off(handling+".circuitBreaker", breaker != nil && breaker.Enabled)
+	if f := failure(config); o.gives(handling+".healthCheckTimeout") && f.Timeout >= f.Interval {
+		c.find(Note, o, handling+".healthCheckTimeout", ReasonInvalid, "should be less than healthCheckInterval, %s: a backend that keeps silent is checked less often than that", f.Interval)
 	}
 }
 
