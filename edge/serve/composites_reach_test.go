@@ -107,7 +107,7 @@ func TestC10Composites(t *testing.T) {
 		f.Stop()
 		outcomes := map[string]int{}
 		for _, line := range lines(t, file) {
-			if edgetest.Member(line, "parent_id") != "" {
+			if edgetest.Member(line, "type") == `"mcp_tool_call"` && edgetest.Member(line, "parent_id") != "" {
 				outcomes[strings.Trim(edgetest.Member(line, "target", "name")+" "+edgetest.Member(line, "outcome"), `"`)]++
 			}
 		}

@@ -296,7 +296,7 @@ func TestWorkflowRetryThirdTime(t *testing.T) {
 				inner, ends := 0, 0
 				for _, line := range lines(t, file) {
 					switch kind := edgetest.Member(line, "type"); {
-					case edgetest.Member(line, "parent_id") != "":
+					case kind == `"mcp_tool_call"` && edgetest.Member(line, "parent_id") != "":
 						inner++
 					case kind == `"vmcp_workflow_step_completed"`:
 						ends++
