@@ -609,9 +609,12 @@ func (b *Backend) named(err error) error {
 	}
 	kind := edge.KindOf(err)
 	var over *edge.Ended
+	var refused *refusal
 	switch {
 	case kind == edge.Unavailable && errors.As(err, &over):
 		return &edge.Error{Kind: kind, Op: err.Error(), Err: fmt.Errorf("backend %q %w", b.Name, over)}
+	case kind == edge.Unavailable && errors.As(err, &refused) && refused.status == 429:
+		return refused.limited(b.Name, err)
 	}
 	if (kind == edge.Unavailable || kind == edge.Timeout) && errors.As(err, new(*noCredential)) {
 		b.lacking(err)

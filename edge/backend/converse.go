@@ -17,14 +17,15 @@ import (
 // request: the backend did not run it.
 type refusal struct {
 	status     int
-	sent       bool     // the request carried a credential
-	challenge  bool     // it asks for a credential
-	scopes     []string // that it says are missing; nil for another refusal
-	introduced bool     // it came after the answer to initialize
-	body       []byte   // its beginning; nil for none
-	secrets    []string // that must not be told of it
-	code       int      // of a JSON-RPC error without an id, else 0
-	text       string   // of that error; never shown to clients
+	sent       bool          // the request carried a credential
+	challenge  bool          // it asks for a credential
+	after      time.Duration // when to ask again; 0 for unknown
+	scopes     []string      // that it says are missing; nil for another refusal
+	introduced bool          // it came after the answer to initialize
+	body       []byte        // its beginning; nil for none
+	secrets    []string      // that must not be told of it
+	code       int           // of a JSON-RPC error without an id, else 0
+	text       string        // of that error; never shown to clients
 	data       []byte
 }
 
@@ -110,6 +111,15 @@ func (e *refusal) legacyAccent() bool {
 // first TypeScript SDK says it with 400.
 func (e *refusal) lostSession() bool {
 	return e.status == 404 || e.status == 400 && strings.Contains(strings.ToLower(e.text), "session")
+}
+
+// limited is what a client is told of a backend that limits the rate: it can wait.
+func (e *refusal) limited(backend string, err error) error {
+	out := &edge.Error{Kind: edge.Limited, Op: err.Error(), After: e.after, Err: fmt.Errorf("backend %q limits the rate", backend)}
+	if e.after > 0 {
+		out.Data = fmt.Appendf(nil, `{"retryAfterSeconds":%d}`, int64((e.after+time.Second-1)/time.Second))
+	}
+	return out
 }
 
 // verdict is what a refusal means for the client.

@@ -240,7 +240,7 @@ func (r *reply) secrets() []string {
 
 // refuses is what a status says that is no success. Its body is still to be read.
 func (r *reply) refuses() *refusal {
-	e := &refusal{status: r.status, sent: r.lines != nil, challenge: r.challenged, secrets: r.secrets()}
+	e := &refusal{status: r.status, sent: r.lines != nil, challenge: r.challenged, after: r.c.Head.After, secrets: r.secrets()}
 	if r.status == 403 && r.challenged {
 		e.scopes = wire.Scopes(r.c.Head.Challenge)
 	}

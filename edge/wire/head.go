@@ -15,12 +15,13 @@ import (
 // is said once and in one way (RFC 9112 §2.2, §5.2, §6.3; RFC 9110 §5.5).
 type Head struct {
 	Status    int
-	Length    int    // of the body in bytes; -1 chunked, -2 up to the end of the connection
-	SSE       bool   // the body is a stream of events
-	Coded     bool   // the body is compressed
-	Closes    bool   // the connection ends with this answer
-	Session   []byte // Mcp-Session-Id; valid until the next answer
-	Challenge []byte // WWW-Authenticate, several lines as one list, cut at maxChallenge; nil for none; valid until the next answer
+	Length    int           // of the body in bytes; -1 chunked, -2 up to the end of the connection
+	SSE       bool          // the body is a stream of events
+	Coded     bool          // the body is compressed
+	Closes    bool          // the connection ends with this answer
+	Session   []byte        // Mcp-Session-Id; valid until the next answer
+	After     time.Duration // Retry-After, a day at most; 0 for none
+	Challenge []byte        // WWW-Authenticate, several lines as one list, cut at maxChallenge; nil for none; valid until the next answer
 
 	idle time.Duration // how long the connection may wait for its next request
 
@@ -134,6 +135,10 @@ func (h *Head) line(line []byte) bool {
 		} else if mcp.SameName(name, "keep-alive") {
 			h.keepAlive(value)
 		}
+	case len("Retry-After"):
+		if mcp.SameName(name, "retry-after") {
+			h.retryAfter(value)
+		}
 	case len("Content-Type"):
 		if mcp.SameName(name, "content-type") {
 			kind, _, _ := bytes.Cut(value, []byte{';'})
@@ -209,6 +214,16 @@ func (h *Head) keepAlive(value []byte) {
 		if n, err := strconv.Atoi(string(bytes.TrimSpace(digits))); err == nil {
 			h.idle = min(time.Duration(n)*time.Second-time.Second, idleMost)
 		}
+	}
+}
+
+// retryAfter reads when to ask again: seconds, or a date (RFC 9110 §10.2.3).
+func (h *Head) retryAfter(value []byte) {
+	const day = 24 * 60 * 60
+	if n, err := strconv.Atoi(string(value)); err == nil {
+		h.After = time.Duration(min(max(n, 0), day)) * time.Second
+	} else if at, err := time.Parse(time.RFC1123, string(value)); err == nil {
+		h.After = min(max(time.Until(at), 0), day*time.Second)
 	}
 }
 
