@@ -1,11 +1,13 @@
 package workflow_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/scripting/workflow"
 )
 
@@ -52,6 +54,9 @@ func TestRules(t *testing.T) {
 		{"a number that no JSON has", "parameters: {type: object, properties: {x: {type: number, minimum: 1e400}}}\nsteps: [{id: a, tool: w.t}]", "parameters: "},
 		{"a question that is no schema", "steps: [{id: a, type: elicitation, message: m, schema: {type: object, properties: {x: {type: nothing}}}}]", "steps[0].schema: is no JSON Schema"},
 		{"a question that is not flat", "steps: [{id: a, type: elicitation, message: m, schema: {type: object, properties: {x: {type: object}}}}]", "steps[0].schema: properties[x]: must be a string, number, integer, boolean or enum"},
+		{"a question with choices of numbers", "steps: [{id: a, type: elicitation, message: m, schema: {type: object, properties: {x: {enum: [a, 1]}}}}]", "steps[0].schema: properties[x]: an enum without a type is one of strings"},
+		{"a question with a format of nobody", "steps: [{id: a, type: elicitation, message: m, schema: {type: object, properties: {x: {type: string, format: phone}}}}]", "steps[0].schema: properties[x]: format must be email, uri, date or date-time"},
+		{"a question with a default that does not fit", "steps: [{id: a, type: elicitation, message: m, schema: {type: object, properties: {x: {type: string, default: 5}}}}]", "steps[0].schema: properties[x].default: got number, want string"},
 		{"a question that is no object", "steps: [{id: a, type: elicitation, message: m, schema: {type: string}}]", "steps[0].schema: type must be object"},
 		{"a question with choices of schemas", "steps: [{id: a, type: elicitation, message: m, schema: {type: object, oneOf: [{}]}}]", "steps[0].schema: oneOf is not available"},
 		{"a question with conditions", "steps: [{id: a, type: elicitation, message: m, schema: {type: object, properties: {x: {type: string}}, if: {required: [x]}, then: false}}]", "steps[0].schema: if is not available: the object must be flat"},
@@ -130,6 +135,26 @@ output: {properties: {p: {type: string, value: "{{.steps.while.status}}", defaul
 		}
 	}
 	parse(t, asScript(parse(t, tool), tool))
+}
+
+// TestQuestions: what a question asks for has the members without which clients refuse it,
+// and the order in which it was written.
+func TestQuestions(t *testing.T) {
+	for given, want := range map[string]string{
+		`{"type":"object"}`: `{"properties":{},"type":"object"}`,
+		`{"type":"object","properties":{"b":{"type":"string","format":"email"},"a\"":{"enum":["x"]}},"required":["b"]}`: `{"type":"object","properties":{"b":{"type":"string","format":"email"},"a\"":{"type":"string","enum":["x"]}},"required":["b"]}`,
+	} {
+		tool := composite(t, "steps: [{id: a, type: elicitation, message: m}]")
+		tool.Steps[0].Schema = v1beta1.JSONObject(given)
+		host, asked := (&world{t: t, attempts: map[string]int{}}).host(), ""
+		host.Ask = func(_ context.Context, q *workflow.Question) (*workflow.Reply, error) {
+			asked = string(q.Schema)
+			return &workflow.Reply{Action: "decline"}, nil
+		}
+		if _, err := parse(t, tool).Run(t.Context(), nil, host); err != nil || asked != want {
+			t.Errorf("%s asks for %s, %v", given, asked, err)
+		}
+	}
 }
 
 func TestAnnotations(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/scripting"
 )
 
@@ -272,7 +273,9 @@ func depth(v any) (deepest int) {
 }
 
 // questionSchema compiles the schema of an answer: a flat object of texts, numbers, booleans
-// and choices, and nothing else.
+// and choices, and nothing else. Its text is what clients take for one (2025-11-25,
+// client/elicitation, requestedSchema): they refuse a question that has no properties, a
+// choice without a type, a format that they do not know or a default of another type.
 func questionSchema(text []byte) (*schema, error) {
 	if len(text) == 0 {
 		text = []byte(`{"type":"object","properties":{}}`)
@@ -284,16 +287,34 @@ func questionSchema(text []byte) (*schema, error) {
 	if s.document["type"] != "object" {
 		return nil, errors.New("type must be object")
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.properties())) { // of several faults always the same is told
+	var typed []mcp.Member // the choices without a type
+	// In order, so that of several faults always the same is told.
+	for _, name := range slices.Sorted(maps.Keys(s.properties())) {
 		p, ok := s.properties()[name].(map[string]any)
 		if !ok {
 			return nil, fmt.Errorf("properties[%s] must be an object", scripting.Clean(name))
 		}
 		kind, _ := p["type"].(string)
-		_, choice := p["enum"].([]any)
+		choices, choice := p["enum"].([]any)
 		if !slices.Contains([]string{"string", "number", "integer", "boolean"}, kind) && !(kind == "" && choice) {
 			return nil, fmt.Errorf("properties[%s]: must be a string, number, integer, boolean or enum", scripting.Clean(name))
 		}
+		if kind == "" {
+			if slices.ContainsFunc(choices, func(v any) bool { _, text := v.(string); return !text }) {
+				return nil, fmt.Errorf("properties[%s]: an enum without a type is one of strings", scripting.Clean(name))
+			}
+			quoted := string(mcp.Quote(name))
+			typed = append(typed, mcp.Raw(quoted[1:len(quoted)-1], mcp.Change(mcp.Lookup(s.text, "properties", name), nil, mcp.With("type", `"string"`))))
+		}
+		if f, given := p["format"]; given && kind == "string" && !slices.Contains([]any{"email", "uri", "date", "date-time"}, f) {
+			return nil, fmt.Errorf("properties[%s]: format must be email, uri, date or date-time", scripting.Clean(name))
+		}
+	}
+	if err := misfit(s.compiled, s.document, ""); err != nil {
+		return nil, err
+	}
+	if properties := mcp.Lookup(s.text, "properties"); len(typed) > 0 || properties == nil {
+		s.text = mcp.Change(s.text, nil, mcp.Raw("properties", mcp.Change(properties, nil, typed...)))
 	}
 	for _, key := range []string{"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "$ref", "$dynamicRef", "patternProperties"} {
 		if _, there := s.document[key]; there {
