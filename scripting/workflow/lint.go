@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,6 +27,7 @@ func (w *Workflow) Lint(find func(name string) (*Tool, bool)) (out []ParseFault)
 	if err := w.parameters.contradiction(); err != nil {
 		note("parameters", "%s", err)
 	}
+	out = append(out, w.undeclared...)
 	for i, s := range w.tool.Steps {
 		path := fmt.Sprintf("steps[%d]", i)
 		last := w.tool.Output == nil && i == len(w.tool.Steps)-1
@@ -41,6 +43,13 @@ func (w *Workflow) Lint(find func(name string) (*Tool, bool)) (out []ParseFault)
 		}
 		w.lintCondition(note, path+".condition", s.Condition)
 		lintTool(note, path, s.OnError, s.Tool, find)
+		switch within := cmp.Or(s.Timeout.Std(), defaultStepTimeout); {
+		case !retries(s.OnError):
+		case s.Type == v1beta1.StepElicitation:
+			note(path+".onError", "a question is asked once: retry is abort")
+		case s.OnError.RetryDelay.Std() >= within:
+			note(path+".onError.retryDelay", "not less than the time that the step has, %s: there is no other attempt", within)
+		}
 		if s.Step != nil {
 			w.lintCondition(note, path+".step.condition", s.Step.Condition)
 			lintTool(note, path+".step", s.Step.OnError, s.Step.Tool, find)

@@ -248,7 +248,6 @@ steps:
 	}
 }
 
-// TestLintScript: a script is held to the tools that its text names.
 // TestLintParameters: arguments fail that nobody gave, or that nobody can give.
 func TestLintParameters(t *testing.T) {
 	for schema, want := range map[string]string{
@@ -269,6 +268,27 @@ func TestLintParameters(t *testing.T) {
 	}
 }
 
+// TestLintUnmeant: what a call fails for, and what an onError does not do.
+func TestLintUnmeant(t *testing.T) {
+	w := parse(t, composite(t, `
+parameters: {type: object, properties: {since: {type: string}}, required: [until]}
+steps:
+- {id: a, tool: w.t, arguments: {x: "{{.params.since}} {{.params.until}} {{.params.sinse}}"}}
+- {id: b, type: elicitation, message: m, dependsOn: [a], onError: {action: retry, retryCount: 1}}
+- {id: c, tool: w.t, dependsOn: [b], timeout: 1s, onError: {action: retry, retryCount: 1, retryDelay: 1s}}`))
+	var lines []string
+	for _, f := range w.Lint(nil) {
+		lines = append(lines, f.Error())
+	}
+	want := `steps[0].arguments[x]: reads parameter sinse, which is not declared: a call without it fails
+steps[1].onError: a question is asked once: retry is abort
+steps[2].onError.retryDelay: not less than the time that the step has, 1s: there is no other attempt`
+	if got := strings.Join(lines, "\n"); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestLintScript: a script is held to the tools that its text names.
 func TestLintScript(t *testing.T) {
 	w := parse(t, composite(t, `script: 'a = call_step("w.t"); return call_step("w.gone")'`))
 	found := w.Lint(func(name string) (*workflow.Tool, bool) { return nil, name == "w.t" })

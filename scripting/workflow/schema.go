@@ -129,6 +129,15 @@ func (s *schema) open() bool {
 	return s == nil || s.document["additionalProperties"] != false
 }
 
+// requires reports whether a value must have a property.
+func (s *schema) requires(name string) bool {
+	if s == nil {
+		return false
+	}
+	required, _ := s.document["required"].([]any)
+	return slices.Contains(required, any(name))
+}
+
 // contradiction is how the schema of arguments refuses what it says itself, so that calls fail
 // through no fault of their own; nil for not at all.
 func (s *schema) contradiction() error {

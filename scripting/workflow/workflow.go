@@ -61,8 +61,9 @@ type Workflow struct {
 	timeout    time.Duration
 	output     *outputSpec // of a script with output; a workflow of steps has it in its program
 	tools      []StepTool
-	steps      int        // that the text names
-	reads      []stepRead // of steps, for Lint
+	steps      int          // that the text names
+	reads      []stepRead   // of steps, for Lint
+	undeclared []ParseFault // parameters that are read, which a call need not and is not told to give
 	after      map[string][]string
 }
 
@@ -244,10 +245,17 @@ func (p *parser) read(path string, r readOf, by, inside string) (step string) {
 // readParameter judges whether a parameter may be read.
 func (p *parser) readParameter(path, name string) {
 	s := p.w.parameters
-	if name == "" || s == nil && p.w.tool.Parameters != "" || s.open() {
+	if name == "" || s == nil && p.w.tool.Parameters != "" {
 		return
 	}
-	if _, declared := s.properties()[name]; !declared {
+	_, declared := s.properties()[name]
+	switch {
+	case declared:
+	case s.open():
+		if !s.requires(name) {
+			p.w.undeclared = append(p.w.undeclared, ParseFault{path, fmt.Sprintf("reads parameter %s, which is not declared: a call without it fails", short(name))})
+		}
+	default:
 		p.wrong(path, "there is no parameter %s", name)
 	}
 }
