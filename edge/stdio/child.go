@@ -3,6 +3,7 @@ package stdio
 import (
 	"bytes"
 	"errors"
+	"math"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -332,7 +333,7 @@ func idOf(head, tail []byte) []byte {
 // turns out to be a request or a notification first.
 func idIn(head []byte) []byte {
 	_, id := mcp.Begins(head)
-	if n, err := strconv.ParseFloat(string(id), 64); err == nil && n >= 0 && n < 1<<53 {
+	if n, err := strconv.ParseFloat(string(id), 64); err == nil && n >= 0 && n < 1<<53 && n == math.Trunc(n) {
 		return strconv.AppendUint(nil, uint64(n), 10) // 7.0 is how some write it
 	}
 	return id

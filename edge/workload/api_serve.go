@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/weir-edge/weir/edge"
 )
 
 // The manager answers HTTP and JSON on a Unix socket that its user alone can open, and
@@ -122,7 +124,7 @@ func (f *friends) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !ofThisUser(c) {
+		if !edge.OfThisUser(c) {
 			c.Close()
 			continue
 		}

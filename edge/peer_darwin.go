@@ -1,22 +1,23 @@
-package workload
+package edge
 
 import (
 	"net"
 	"os"
-	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
-// ofThisUser reports whether the process at the other end of a connection is this user's, by
+// OfThisUser reports whether the process at the other end of a connection is this user's, by
 // the word of the kernel.
-func ofThisUser(c net.Conn) bool {
+func OfThisUser(c net.Conn) bool {
 	raw, err := c.(*net.UnixConn).SyscallConn()
 	if err != nil {
 		return false
 	}
-	var peer *syscall.Ucred
+	var peer *unix.Xucred
 	var failed error
 	if err := raw.Control(func(fd uintptr) {
-		peer, failed = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+		peer, failed = unix.GetsockoptXucred(int(fd), unix.SOL_LOCAL, unix.LOCAL_PEERCRED)
 	}); err != nil || failed != nil {
 		return false
 	}

@@ -1,23 +1,22 @@
-package workload
+package edge
 
 import (
 	"net"
 	"os"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 )
 
-// ofThisUser reports whether the process at the other end of a connection is this user's, by
+// OfThisUser reports whether the process at the other end of a connection is this user's, by
 // the word of the kernel.
-func ofThisUser(c net.Conn) bool {
+func OfThisUser(c net.Conn) bool {
 	raw, err := c.(*net.UnixConn).SyscallConn()
 	if err != nil {
 		return false
 	}
-	var peer *unix.Xucred
+	var peer *syscall.Ucred
 	var failed error
 	if err := raw.Control(func(fd uintptr) {
-		peer, failed = unix.GetsockoptXucred(int(fd), unix.SOL_LOCAL, unix.LOCAL_PEERCRED)
+		peer, failed = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
 	}); err != nil || failed != nil {
 		return false
 	}
