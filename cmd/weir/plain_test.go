@@ -22,8 +22,7 @@ func TestZ21Mistakes(t *testing.T) { mistakes(t, "plain", nil) }
 // one that is down, one that is none, and one that wants a token. Of these it
 // says the next step.
 func TestZ21Serve(t *testing.T) {
-	back := edgetest.NewServer(t, edgetest.Modern)
-	back.Tools = `[{"name":"echo","inputSchema":{"type":"object"}}]`
+	back := edgetest.NewServer(t, edgetest.Modern, func(s *edgetest.Server) { s.Tools = `[{"name":"echo","inputSchema":{"type":"object"}}]` })
 	answering := func(status int, header ...string) string {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			for i := 0; i < len(header); i += 2 {

@@ -61,7 +61,7 @@ func TestRegistrySetKeepsDefaults(t *testing.T) {
 	if err := os.WriteFile(one, []byte(`{"name":"a.b/c","description":"d","version":"1"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const before, after = "# Mine.\nsecrets: # by hand\n    provider:   'environment'\n", "\nother: [1,\n  2]\n"
+	const before, after = "# Mine.\nsecrets: # by hand\n    provider:   'environment'\n", "\nlink:\n  auto\n"
 	part := "registry:\n  source: " + one + "\n"
 	for text, want := range map[string]string{
 		"":             part,
@@ -69,7 +69,7 @@ func TestRegistrySetKeepsDefaults(t *testing.T) {
 		before + after: before + after + part,
 		before + "registry: {source: /old}\n" + after:                                     before + part + after,
 		before + "registry:\n  source: /old # here\n\n  allowPrivate: true\n" + after[1:]: before + part + after[1:],
-		"other: 1": "other: 1\n" + part,
+		"link: auto": "link: auto\n" + part,
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

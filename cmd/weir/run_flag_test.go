@@ -286,6 +286,34 @@ func TestDryRunIsOneManifest(t *testing.T) {
 	}
 }
 
+// TestDefaultsOfRun has the sandbox of the user's defaults where no flag says otherwise, for a
+// process alone, and refuses a default that there is none of.
+func TestDefaultsOfRun(t *testing.T) {
+	home, program := t.TempDir(), idleProgram(t, "srv")
+	file := filepath.Join(home, "config", "workloads.yaml")
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		text, words string
+		want        string // that is printed
+		code        int
+	}{
+		{"sandbox: off\n", "-- " + program, "sandbox: \"off\"", 0},
+		{"sandbox: off\n", "--sandbox landlock -- " + program, "sandbox: landlock", 0},
+		{"sandbox: off\n", "https://mcp.example.com/mcp", "kind: MCPRemoteProxy", 0},
+		{"sandbox: open\n", "-- " + program, `workloads.yaml: sandbox: "open": write auto, bwrap, landlock or off`, 2},
+		{"sandboxes: off\n", "-- " + program, "workloads.yaml: sandboxes: there is no such default: did you mean sandbox?", 2},
+	} {
+		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if said, code := inHome(append([]string{"run", "--dry-run"}, strings.Fields(c.words)...), home); code != c.code || !strings.Contains(said, c.want) {
+			t.Errorf("%q, %s: %d %s", c.text, c.words, code, said)
+		}
+	}
+}
+
 // idleProgram is a program of this machine of a name, that does nothing.
 func idleProgram(t *testing.T, name string) string {
 	t.Helper()

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weir-edge/weir/cmd/weir/clients"
+	"github.com/weir-edge/weir/cmd/weir/local"
 	"github.com/weir-edge/weir/cmd/weir/workloads"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/container"
@@ -129,7 +130,13 @@ func (x *runFlags) read(a *app, cmd *cobra.Command, args []string) error {
 	if secret, ok := a.lookup("WEIR_OIDC_CLIENT_SECRET"); ok && x.OIDCClientSecret == "" && x.OIDCIssuer != "" {
 		x.OIDCClientSecret = secret
 	}
-	var err error
+	defaults, err := local.OfUser(a.paths)
+	if err != nil {
+		return usagef("%s", err)
+	}
+	if !x.Given["sandbox"] && defaults.Sandbox != "" {
+		x.Sandbox = string(defaults.Sandbox)
+	}
 	x.Dir, err = os.Getwd()
 	return err
 }
@@ -141,7 +148,7 @@ func (a *app) program(name string) (string, error) { return exec.LookPath(name) 
 func (a *app) hasImage(name string) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), engineWait)
 	defer cancel()
-	e, err := container.Find(ctx, a.lookup)
+	e, err := local.Engine(ctx, a.paths, a.lookup)
 	if err != nil {
 		known := new(container.Error)
 		if errors.As(err, &known) {

@@ -393,7 +393,7 @@ func (l *lane) call(ctx context.Context, client edge.Client, m, answer *mcp.Mess
 			l.live.CompareAndSwap(at, nil)
 		}
 	case kind == edge.Gone || kind == edge.Timeout:
-		at.cancel(w.id, err.Error())
+		at.cancel(w.id, reason(err))
 	}
 	return err
 }

@@ -212,8 +212,9 @@ func refused(id []byte, r *refusal) *edge.Response {
 }
 
 // wanted reports whether a notification may go to the client that sent m:
-// progress only under its own token, log messages only when it set a level
-// (2026-07-28, basic/utilities/progress and server/utilities/logging).
+// progress only under its own token, log messages only when it set a level, and changes only
+// where it listens for them (2026-07-28, basic/utilities/progress, server/utilities/logging and
+// basic/patterns/subscriptions).
 func wanted(m, n *mcp.Message) bool {
 	switch n.Method {
 	case "notifications/progress":
@@ -221,6 +222,9 @@ func wanted(m, n *mcp.Message) bool {
 		return token.OK() && mcp.SameID(token.Of(m.Raw), n.Get("progressToken").Of(n.Raw))
 	case "notifications/message":
 		return m.Meta(mcp.MetaLogLevel).OK()
+	case "notifications/cancelled", "notifications/resources/updated", "notifications/subscriptions/acknowledged",
+		"notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
+		return m.Method == "subscriptions/listen"
 	}
 	return true
 }

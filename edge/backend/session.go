@@ -332,13 +332,28 @@ func (s *session) cancelled(l *link, c *call, why error) {
 		return
 	}
 	if l.lines != nil { // before the stream may be closed
-		l.lines.cancel(c.id, why.Error())
+		l.lines.cancel(c.id, reason(why))
 		return
 	}
 	params := append([]byte(`{"requestId":`), c.id...)
-	params = mcp.AppendString(append(params, `,"reason":`...), why.Error())
+	params = mcp.AppendString(append(params, `,"reason":`...), reason(why))
 	body := mcp.AppendRequest(nil, nil, "notifications/cancelled", append(params, '}'))
 	s.b.background(func(ctx context.Context) { _ = anyway(ctx, func() error { return s.post(ctx, l, body) }) })
+}
+
+// reason is why nobody waits for a call, in words for a server.
+func reason(why error) string {
+	first := why
+	for next := first; next != nil; next = errors.Unwrap(first) {
+		first = next
+	}
+	switch first {
+	case context.Canceled:
+		return "its client has left"
+	case context.DeadlineExceeded:
+		return "its time is over"
+	}
+	return why.Error()
 }
 
 func (s *session) add(c *call) {

@@ -395,18 +395,21 @@ func TestModernClientThatLeavesEarly(t *testing.T) {
 			if era == edgetest.Modern {
 				edgetest.Receive(t, gone, "the end of the request")
 			} else {
-				f.back.Await("notifications/cancelled", 1)
+				n := f.back.Await("notifications/cancelled", 1)
+				if why := edgetest.Member(string(n.Message.Params), "reason"); why != `"its client has left"` {
+					t.Errorf("the reason is %s", why)
+				}
 			}
 		})
 	}
 }
 
 // A modern client hears on a request's stream of that request alone: what a
-// legacy server tells everybody is not for it (2026-07-28,
+// server tells everybody is not for it (2026-07-28,
 // basic/transports/streamable-http).
 func TestModernClientHearsOfItsCallAlone(t *testing.T) {
 	t.Parallel()
-	for _, era := range []edgetest.Era{edgetest.Legacy, edgetest.SSE} {
+	for _, era := range []edgetest.Era{edgetest.Legacy, edgetest.SSE, edgetest.Modern} {
 		t.Run(era.String(), func(t *testing.T) {
 			t.Parallel()
 			f := newFront(t, era)

@@ -283,8 +283,9 @@ func TestT27(t *testing.T) {
 // held against what it did not write.
 func TestWebhookOfMirroredArguments(t *testing.T) {
 	bothEras(t, func(t *testing.T, era edgetest.Era) {
-		back := edgetest.NewServer(t, era)
-		back.Tools = `[{"name":"echo","inputSchema":{"type":"object","properties":{"env":{"type":"string","x-mcp-header":"Env"}}}}]`
+		back := edgetest.NewServer(t, era, func(s *edgetest.Server) {
+			s.Tools = `[{"name":"echo","inputSchema":{"type":"object","properties":{"env":{"type":"string","x-mcp-header":"Env"}}}}]`
+		})
 		if era == edgetest.Modern {
 			back.Always("tools/call", func(c *edgetest.Call) {
 				if in := c.Request.Header.Get("Mcp-Param-Env"); `"`+in+`"` != edgetest.Member(string(c.Message.Params), "arguments", "env") {

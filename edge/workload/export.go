@@ -98,9 +98,7 @@ func Shown(manifest []byte) string {
 	}
 	hidden := false
 	s.inClear(func(_, value string) string {
-		if hidden = hidden || value != ""; value == "" {
-			return ""
-		}
+		hidden = hidden || value != ""
 		return edge.Secret(value).String()
 	})
 	if !hidden {

@@ -245,7 +245,9 @@ func (d *draft) local(s *v1beta1.MCPServerSpec) {
 	}
 	r.Processes = v1beta1.ProcessMode(other(d.Processes, string(v1beta1.ProcessPerSession)))
 	r.Restart = v1beta1.RestartPolicy(other(d.Restart, string(v1beta1.RestartOnFailure)))
-	r.Sandbox = v1beta1.SandboxGrade(other(d.Sandbox, string(v1beta1.SandboxAuto)))
+	if d.given("sandbox") || isLocal(s.Image) { // a default is that of processes alone
+		r.Sandbox = v1beta1.SandboxGrade(other(d.Sandbox, string(v1beta1.SandboxAuto)))
+	}
 	r.ImageVerification = v1beta1.ImageVerification(other(d.ImageVerification, string(v1beta1.VerifyWarn)))
 	r.Memory, r.CPUs = v1beta1.Quantity(other(quantity(d.Memory), "1Gi")), v1beta1.Quantity(quantity(d.CPUs))
 	if isModule(s.Image) && d.given("memory") { // whose default is another one

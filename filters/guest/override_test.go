@@ -136,8 +136,9 @@ func TestPatchItem(t *testing.T) {
 		`/icons|[]`: `"icons":[]`, `/_meta/a|{"b":1.50}`: `"_meta":{"a":{"b":1.50}}`, `/title|"T"`: `"title":"T"`,
 		`/name|"other"`: "", `/_meta/a/b/c|1`: "", `|{}`: "", `icons|[]`: "",
 	} {
-		back := edgetest.NewServer(t, edgetest.Modern)
-		back.Tools = `[{"name":"echo","icons":[{"src":"x:y"}],"_meta":{"a":1},"inputSchema":{"type":"object"}}]`
+		back := edgetest.NewServer(t, edgetest.Modern, func(s *edgetest.Server) {
+			s.Tools = `[{"name":"echo","icons":[{"src":"x:y"}],"_meta":{"a":1},"inputSchema":{"type":"object"}}]`
+		})
 		f := filter{name: "f", rules: []string{"override_tools|*|patch_item|" + rule}}
 		c := newClient(start(t, manifest(t, backs{"back": back}, []filter{f})), edgetest.Modern)
 		r := c.request(t, "tools/list", "")

@@ -159,12 +159,9 @@ func (d *Doors) Forget(ctx context.Context, manifest []byte, others [][]byte) (f
 	if err != nil {
 		return nil, err
 	}
-	d.locals.mu.Lock()
-	m := d.locals.engines
-	d.locals.mu.Unlock()
-	if m == nil { // nothing of this process has been in a container
-		m = container.NewMachine(container.Options{State: d.settings.StateDir, Lookup: os.LookupEnv, Log: d.log})
-		defer m.Close()
+	_, m, err := d.locals.openEngines(d.log)
+	if err != nil {
+		return nil, err
 	}
 	e, err := m.Engine(ctx)
 	if err != nil {

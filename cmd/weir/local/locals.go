@@ -5,6 +5,7 @@ package local
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -125,11 +126,11 @@ func (l *Locals) openEngines(log *slog.Logger) (state string, m *container.Machi
 		return "", nil, err
 	}
 	if l.engines == nil {
-		link, err := linkIn(l.configured(defaultsName))
+		d, err := ReadDefaults(l.configured(DefaultsName))
 		if err != nil {
 			return "", nil, err
 		}
-		l.engines = container.NewMachine(container.Options{Cache: l.held, State: l.state, Lookup: os.LookupEnv, Log: log, Link: link})
+		l.engines = container.NewMachine(container.Options{Cache: l.held, State: l.state, Lookup: d.Lookup(os.LookupEnv), Log: log, Link: cmp.Or(d.Link, container.LinkAuto)})
 	}
 	return l.state, l.engines, nil
 }

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -15,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weir-edge/weir/cmd/weir/cli"
-	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/cmd/weir/local"
 	"github.com/weir-edge/weir/edge/registry"
 	"github.com/weir-edge/weir/edge/workload"
 )
@@ -23,11 +21,8 @@ import (
 // The file of a user's defaults, workloads.yaml. What a command changes in it is one part of
 // it; the rest stays as its user wrote it.
 
-// maxDefaults bounds the file, in bytes.
-const maxDefaults = 1 << 20
-
 // defaultsFile is the file of the user's defaults.
-func defaultsFile(p workload.Paths) string { return filepath.Join(p.Config, "workloads.yaml") }
+func defaultsFile(p workload.Paths) string { return filepath.Join(p.Config, local.DefaultsName) }
 
 // registryPart is the part about the registry.
 type registryPart struct {
@@ -38,15 +33,9 @@ type registryPart struct {
 // Chosen is the registry that the user has set, or else the default one, and whether it was
 // set. A relative path is below the directory of the file.
 func Chosen(p workload.Paths) (source registry.Source, set bool, err error) {
-	text, err := readDefaults(defaultsFile(p))
+	all, err := local.ReadDefaults(defaultsFile(p))
 	if err != nil {
-		return source, false, err
-	}
-	var all struct {
-		Registry *registryPart `json:"registry"`
-	}
-	if err := yaml.Unmarshal(text, &all); err != nil {
-		return source, false, &workload.Error{Code: workload.CodeFault, Message: defaultsFile(p) + ": " + strings.ReplaceAll(err.Error(), "\n", " ")}
+		return source, false, &workload.Error{Code: workload.CodeFault, Message: err.Error()}
 	}
 	if all.Registry == nil {
 		source, err = registry.ParseSource(registry.Default, "")
@@ -57,22 +46,6 @@ func Chosen(p workload.Paths) (source registry.Source, set bool, err error) {
 	}
 	source.AllowPrivate = all.Registry.AllowPrivate
 	return source, true, nil
-}
-
-func readDefaults(path string) ([]byte, error) {
-	f, err := edge.OpenFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxDefaults+1))
-	if err == nil && len(text) > maxDefaults {
-		err = fmt.Errorf("%s has more than %d bytes", path, maxDefaults)
-	}
-	return text, err
 }
 
 // choose keeps the choice of a registry; nil is for the default one.
@@ -92,7 +65,7 @@ func choose(p workload.Paths, source *registry.Source) error {
 	if at, err := filepath.EvalSymlinks(path); err == nil {
 		path = at // a link stays one
 	}
-	old, err := readDefaults(path)
+	old, err := local.ReadDefaultsText(path)
 	if err != nil {
 		return err
 	}

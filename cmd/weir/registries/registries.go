@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-edge/weir/cmd/weir/cli"
+	"github.com/weir-edge/weir/cmd/weir/local"
 	"github.com/weir-edge/weir/edge"
-	"github.com/weir-edge/weir/edge/container"
 	"github.com/weir-edge/weir/edge/registry"
 	"github.com/weir-edge/weir/edge/sandbox"
 	"github.com/weir-edge/weir/edge/workload"
@@ -74,7 +74,7 @@ func rules(r *registry.Registry) registry.Rules {
 func (a *Commands) Rules(ctx context.Context, r *registry.Registry) registry.Rules {
 	all := rules(r)
 	all.Engine = sync.OnceValue(func() error {
-		e, err := container.Find(ctx, a.Lookup)
+		e, err := local.Engine(ctx, a.Paths, a.Lookup)
 		if err != nil {
 			return errors.New("no container engine answers")
 		}

@@ -5,16 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 
 	"golang.org/x/term"
-	"sigs.k8s.io/yaml"
 
 	"github.com/weir-edge/weir/cmd/weir/cli"
+	"github.com/weir-edge/weir/cmd/weir/local"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/secret"
 	"github.com/weir-edge/weir/edge/workload"
@@ -39,7 +38,7 @@ func (a *Commands) choice(dir string) (c secret.Choice, err error) {
 	if err != nil {
 		return c, err
 	}
-	defaults, err := secretDefaults(filepath.Join(paths.Config, "workloads.yaml"))
+	defaults, err := local.ReadDefaults(filepath.Join(paths.Config, local.DefaultsName))
 	if err != nil {
 		return c, err
 	}
@@ -47,9 +46,9 @@ func (a *Commands) choice(dir string) (c secret.Choice, err error) {
 		dir, _ = a.Lookup("WEIR_SECRETS_DIR")
 	}
 	if dir == "" {
-		dir = defaults.Directory
+		dir = defaults.Secrets.Directory
 	}
-	return secret.Choice{File: filepath.Join(paths.Data, secret.FileName), Dir: dir, Configured: defaults.Provider, Lookup: a.Lookup}, nil
+	return secret.Choice{File: filepath.Join(paths.Data, secret.FileName), Dir: dir, Configured: defaults.Secrets.Provider, Lookup: a.Lookup}, nil
 }
 
 // provider is the provider of the user's secrets.
@@ -138,40 +137,6 @@ func Searched(ctx context.Context, dir string, environ []string) (o secret.Optio
 		}
 	}
 	return c.Options(p)
-}
-
-// secretsDefaults is what the user's defaults of workloads say about secrets.
-type secretsDefaults struct {
-	Provider  string `json:"provider"`
-	Directory string `json:"directory"`
-}
-
-const maxDefaults = 1 << 20 // bytes of the file of defaults
-
-// secretDefaults reads the part about secrets of the file of defaults.
-func secretDefaults(path string) (secretsDefaults, error) {
-	var all struct {
-		Secrets secretsDefaults `json:"secrets"`
-	}
-	f, err := edge.OpenFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return all.Secrets, nil
-	}
-	if err != nil {
-		return all.Secrets, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxDefaults+1))
-	if err == nil && len(text) > maxDefaults {
-		err = fmt.Errorf("more than %d bytes", maxDefaults)
-	}
-	if err == nil {
-		err = yaml.Unmarshal(text, &all)
-	}
-	if err != nil {
-		return all.Secrets, fmt.Errorf("%s: %w", path, err)
-	}
-	return all.Secrets, nil
 }
 
 // valueOf is the value of a secret that is to be kept: what is typed, or standard input.

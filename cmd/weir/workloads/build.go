@@ -112,10 +112,14 @@ func (a *Commands) build(cmd *cobra.Command, x *buildFlags, word string) error {
 	if err := local.Private(paths.State); err != nil {
 		return fmt.Errorf("state directory: %w", err)
 	}
+	defaults, err := local.OfUser(a.Paths)
+	if err != nil {
+		return err
+	}
 	ctx, stop := cli.UntilSignal(cmd)
 	defer stop()
 	log := slog.New(slog.NewTextHandler(a.Err, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	m := container.NewMachine(container.Options{Cache: paths.Cache, State: paths.State, Lookup: a.Lookup, Log: log})
+	m := container.NewMachine(container.Options{Cache: paths.Cache, State: paths.State, Lookup: defaults.Lookup(a.Lookup), Log: log})
 	defer m.Close()
 	home, _ := a.Lookup("HOME")
 	steps := a.Steps(cmd)
@@ -250,7 +254,7 @@ func (a *Commands) Buildable(ctx context.Context, plan *compile.Plan) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, engineWait)
 	defer cancel()
-	e, err := container.Find(ctx, a.Lookup)
+	e, err := local.Engine(ctx, a.Paths, a.Lookup)
 	if err == nil {
 		e.Close()
 		return nil

@@ -1,0 +1,144 @@
+package local
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/container"
+	"github.com/weir-edge/weir/edge/near"
+	"github.com/weir-edge/weir/edge/workload"
+)
+
+// DefaultsName is the file of the user's defaults, in the directory of the configuration.
+const DefaultsName = "workloads.yaml"
+
+// maxDefaults bounds it, in bytes.
+const maxDefaults = 1 << 20
+
+// Defaults are what counts for a user's workloads where neither a flag nor a variable says
+// otherwise. The zero value says nothing.
+type Defaults struct {
+	Engine   string         `json:"engine"`  // where the container engine is, as $WEIR_ENGINE says it
+	Link     container.Link `json:"link"`    // how containers are linked
+	Sandbox  sandboxWord    `json:"sandbox"` // what processes of this machine run in, as --sandbox says it
+	Registry *struct {
+		Source       string `json:"source"`
+		AllowPrivate bool   `json:"allowPrivate"`
+	} `json:"registry"`
+	Secrets struct {
+		Provider  string `json:"provider"`
+		Directory string `json:"directory"`
+	} `json:"secrets"`
+}
+
+// sandboxWord is a word of --sandbox. YAML 1.1 takes off for false.
+type sandboxWord string
+
+// UnmarshalJSON reads a word, or false.
+func (w *sandboxWord) UnmarshalJSON(text []byte) error {
+	if string(text) == "false" {
+		*w = "off"
+		return nil
+	}
+	return json.Unmarshal(text, (*string)(w))
+}
+
+// namesOfDefaults are all that the file may say.
+var namesOfDefaults = []string{"engine", "link", "sandbox", "registry", "source", "allowPrivate", "secrets", "provider", "directory"}
+
+// unknownName is how encoding/json says that a name is none.
+var unknownName = regexp.MustCompile(`unknown field "(.*)"`)
+
+// ReadDefaults reads the file of a user's defaults; one that is not there says nothing. What it
+// does not know is an error with its name, since it would not hold.
+func ReadDefaults(path string) (d Defaults, err error) {
+	text, err := ReadDefaultsText(path)
+	if err != nil {
+		return d, err
+	}
+	if text, err = yaml.YAMLToJSONStrict(text); err == nil {
+		decoder := json.NewDecoder(bytes.NewReader(text))
+		decoder.DisallowUnknownFields()
+		err = decoder.Decode(&d)
+	}
+	var wrong *json.UnmarshalTypeError
+	switch {
+	case err == nil:
+		return d, d.check(path)
+	case errors.As(err, &wrong): // which speaks of types of Go
+		return d, fmt.Errorf("%s: %s: a value of another type belongs here", path, edge.Brief(cmp.Or(wrong.Field, "sandbox"))) // of whose words no field is told
+	}
+	if name := unknownName.FindStringSubmatch(err.Error()); name != nil {
+		_, hint := near.Hint(name[1], namesOfDefaults)
+		if hint != "" {
+			hint = ": " + hint
+		}
+		return d, fmt.Errorf("%s: %s: there is no such default%s", path, edge.Brief(name[1]), hint)
+	}
+	return d, fmt.Errorf("%s: %s", path, edge.Clean(strings.ReplaceAll(err.Error(), "\n", " ")))
+}
+
+// ReadDefaultsText is the text of the file; nil for one that is not there.
+func ReadDefaultsText(path string) ([]byte, error) {
+	text, err := edge.ReadFile(path, maxDefaults)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return text, err
+}
+
+// check says which value is none.
+func (d *Defaults) check(path string) error {
+	switch d.Link {
+	case "", container.LinkAuto, container.LinkSocket, container.LinkAttach:
+	default:
+		return fmt.Errorf("%s: link: %q: write auto, socket or attach", path, edge.Brief(string(d.Link)))
+	}
+	switch d.Sandbox {
+	case "", "auto", "bwrap", "landlock", "off":
+	default:
+		return fmt.Errorf("%s: sandbox: %q: write auto, bwrap, landlock or off", path, edge.Brief(string(d.Sandbox)))
+	}
+	return nil
+}
+
+// OfUser are the defaults in the directory of a user's configuration.
+func OfUser(paths func() (workload.Paths, error)) (Defaults, error) {
+	p, err := paths()
+	if err != nil {
+		return Defaults{}, err
+	}
+	return ReadDefaults(filepath.Join(p.Config, DefaultsName))
+}
+
+// Engine finds the container engine: that of a variable, of the user's defaults, or a usual one.
+func Engine(ctx context.Context, paths func() (workload.Paths, error), lookup func(string) (string, bool)) (*container.Engine, error) {
+	d, err := OfUser(paths)
+	if err != nil {
+		return nil, err
+	}
+	return container.Find(ctx, d.Lookup(lookup))
+}
+
+// Lookup is lookup, a search for variables, with the engine of the defaults where no variable
+// names one.
+func (d *Defaults) Lookup(lookup func(string) (string, bool)) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		value, ok := lookup(name)
+		if name == "WEIR_ENGINE" && value == "" && d.Engine != "" {
+			return d.Engine, true
+		}
+		return value, ok
+	}
+}

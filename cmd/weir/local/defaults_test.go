@@ -1,0 +1,58 @@
+package local
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/weir-edge/weir/edge/container"
+)
+
+// What a user's file of defaults says is read, and what it cannot say is told with its name.
+func TestDefaults(t *testing.T) {
+	file := filepath.Join(t.TempDir(), DefaultsName)
+	read := func(text string) (Defaults, error) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return ReadDefaults(file)
+	}
+	for text, want := range map[string]container.Link{"": "", "registry: {source: x}\n": "", "link: auto\n": "auto", "link: socket\n": "socket", "link: attach\nsecrets: {provider: environment}\n": "attach"} {
+		if d, err := read(text); d.Link != want || err != nil {
+			t.Errorf("%q: %q, %v", text, d.Link, err)
+		}
+	}
+	if d, err := ReadDefaults(filepath.Join(t.TempDir(), "none")); d.Link != "" || err != nil {
+		t.Errorf("%+v, %v", d, err)
+	}
+	for bad, want := range map[string]string{
+		"link: wire\n":                     `link: "wire": write auto, socket or attach`,
+		"sandbox: [a]\n":                   "sandbox: a value of another type belongs here",
+		"link: [a]\n":                      "link: a value of another type belongs here",
+		"sandbox: none\n":                  `sandbox: "none": write auto, bwrap, landlock or off`,
+		"secret: {provider: x}\n":          "secret: there is no such default: did you mean secrets?",
+		"registry: {sources: a}\n":         "sources: there is no such default: did you mean source?",
+		"colour: red\n":                    "colour: there is no such default",
+		"link: auto\nlink: socket\n":       "link",
+		":\n  - x: [\n":                    "",
+		strings.Repeat("#", maxDefaults+1): "",
+	} {
+		if d, err := read(bad); err == nil || !strings.Contains(err.Error(), DefaultsName) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.20q: %+v, %v", bad, d, err)
+		}
+	}
+	d, err := read("engine: unix:///run/mine.sock\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for set, want := range map[string]string{"": "unix:///run/mine.sock", "unix:///other": "unix:///other"} {
+		if got, _ := d.Lookup(func(name string) (string, bool) { return set, set != "" })("WEIR_ENGINE"); got != want {
+			t.Errorf("with WEIR_ENGINE %q: %q", set, got)
+		}
+	}
+	if got, ok := d.Lookup(func(string) (string, bool) { return "", false })("DOCKER_HOST"); ok {
+		t.Errorf("DOCKER_HOST %q", got)
+	}
+}
