@@ -367,7 +367,10 @@ func TestImageWithoutRegistry(t *testing.T) {
 	p := newPulled(t)
 	p.write(".config/weir/image-policy.yaml", "images:\n"+p.identities("*"))
 	p.signer.Sign(p.push("tool:1", "good"), signer.Signing{Identity: imageSigner, Issuer: imageIssuer}, p.registry.Login())
-	p.ask("run", p.registry.Named("tool:1"), "--name", "tool", "--permission-profile", "none")
+	// Whoever waits for it is told what for.
+	if said := p.ask("run", p.registry.Named("tool:1"), "--name", "tool", "--permission-profile", "none"); !strings.Contains(said, "pulling "+p.registry.Named("tool:1")+": layers that are there: 1") {
+		t.Errorf("it says\n%s", said)
+	}
 	p.ask("stop", "tool")
 	p.registry.Stop()
 	if said, code := p.try("start", "tool"); code != 0 || !strings.Contains(said, "its registry cannot be asked") {

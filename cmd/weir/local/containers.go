@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -254,8 +255,17 @@ func (l *contained) get(ctx context.Context, e *container.Engine, name string) e
 	if err != nil {
 		l.log.Warn("an image is pulled without a login", "workload", l.config.Name, "error", err)
 	}
+	step := "pulling " + l.config.Image
 	l.said("pulling " + name)
-	return e.Pull(ctx, name, string(login), l.said)
+	l.shown(step)
+	layers := 0
+	return e.Pull(ctx, name, string(login), func(text string) {
+		l.said(text)
+		if strings.HasSuffix(text, "Pull complete") {
+			layers++
+			l.shown(fmt.Sprintf("%s: layers that are there: %d", step, layers))
+		}
+	})
 }
 
 // dialable is what servers that speak HTTP listen in.
