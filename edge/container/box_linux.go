@@ -340,6 +340,9 @@ func (b *Box) Start(ctx context.Context) (*sandbox.Process, error) {
 	}
 	p, err := b.link.Start(ctx, b.command, env, dir)
 	if err != nil {
+		if b.image.Foreign != "" && strings.HasSuffix(err.Error(), unix.ENOEXEC.Error()) {
+			err = fmt.Errorf("%w: the image is for %s", err, b.image.Foreign)
+		}
 		return nil, fmt.Errorf("start %s: %w", b.config.Name, err)
 	}
 	return p, nil

@@ -182,6 +182,27 @@ func TestImagesThatAreRefused(t *testing.T) {
 	}
 }
 
+// An image for another processor is told as that where its program cannot be run.
+func TestForeignImage(t *testing.T) {
+	e := running(t)
+	m := machine(t, e)
+	program := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(program, []byte("\x7fELF of another machine"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	e.Load(t, "foreign:1", engine.Config{Architecture: "riscv64", Entrypoint: []string{"/program"}}, map[string]string{"/program": program}, nil)
+	c := config(t)
+	c.Image = "foreign:1"
+	b, err := m.Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if _, err = b.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "exec format error: the image is for \"linux/riscv64\"") {
+		t.Errorf("%v", err)
+	}
+}
+
 // Whom a server runs as.
 func TestUsers(t *testing.T) {
 	e := running(t)

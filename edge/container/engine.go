@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,6 +44,7 @@ type Image struct {
 	Dir        string   // where its server is started; "" for /
 	Volumes    []string // paths that it wants to be able to write to
 	Port       int      // TCP port that it exposes; 0 for none or several
+	Foreign    string   // the system and processor that it is for, where these are not this machine's
 }
 
 // Bounds of what an image says.
@@ -68,6 +70,9 @@ func (e *Engine) Image(ctx context.Context, name string) (*Image, error) {
 		return nil, fmt.Errorf("image %s: %w", name, short(err))
 	}
 	i := &Image{ID: r.ID, Digests: r.RepoDigests}
+	if r.Architecture != "" && r.Architecture != runtime.GOARCH {
+		i.Foreign = fmt.Sprintf("%.60q", r.Os+"/"+r.Architecture)
+	}
 	if c := r.Config; c != nil {
 		i.User, i.Entrypoint, i.Command, i.Env, i.Dir = c.User, c.Entrypoint, c.Cmd, c.Env, c.WorkingDir
 		i.Volumes = slices.Sorted(maps.Keys(c.Volumes))

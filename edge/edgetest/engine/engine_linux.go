@@ -5,6 +5,7 @@ package engine
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -344,6 +345,8 @@ type Config struct {
 	ExposedPorts map[string]struct{} `json:",omitempty"`
 	OnBuild      []string            `json:",omitempty"`
 	Healthcheck  any                 `json:",omitempty"`
+
+	Architecture string `json:"-"` // that it says it is for; "" for this machine's
 }
 
 // Load loads an image FROM scratch: programs of this machine by their paths inside, and texts.
@@ -415,7 +418,7 @@ func Image(name string, c Config, programs, texts map[string]string) ([]byte, er
 	}
 	sum := sha256.Sum256(layer.Bytes())
 	config, err := json.Marshal(map[string]any{
-		"architecture": runtime.GOARCH, "os": "linux", "config": c,
+		"architecture": cmp.Or(c.Architecture, runtime.GOARCH), "os": "linux", "config": c,
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{"sha256:" + hex.EncodeToString(sum[:])}},
 	})
 	if err != nil {
