@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"syscall"
+	"time"
 )
 
 // maxKeyFile bounds a file of keys or certificates, in bytes.
@@ -36,6 +38,29 @@ func ReadAll(from io.Reader, name string, most int) ([]byte, error) {
 		err = fmt.Errorf("%s: more than %d bytes", name, most)
 	}
 	return text, err
+}
+
+// ErrHeld says that another process holds a lock.
+var ErrHeld = errors.New("another process holds it")
+
+// lockAgain is how often who waits for a lock looks again.
+const lockAgain = 20 * time.Millisecond
+
+// AwaitLock is LockFile that waits for another process until ctx ends; the error is ErrHeld then.
+func AwaitLock(ctx context.Context, path string) (*os.File, error) {
+	tick := time.NewTicker(lockAgain)
+	defer tick.Stop()
+	for {
+		f, err := LockFile(path)
+		if !errors.Is(err, ErrHeld) {
+			return f, err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, errors.Join(err, ctx.Err())
+		}
+	}
 }
 
 // ReadKeys reads a file of keys or certificates, which has at most 4 MiB.

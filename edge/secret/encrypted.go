@@ -25,7 +25,6 @@ const (
 	MinPassword = 8
 	MaxPassword = 1024
 
-	lockTick  = 20 * time.Millisecond
 	maxLocked = 15 * time.Second // how long others may hold the lock
 )
 
@@ -311,26 +310,14 @@ func (e *Encrypted) lock(ctx context.Context) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, e.about(err)
 	}
-	f, err := os.OpenFile(e.path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, e.about(err)
-	}
 	ctx, cancel := context.WithTimeout(ctx, maxLocked)
 	defer cancel()
-	tick := time.NewTicker(lockTick)
-	defer tick.Stop()
-	for {
-		taken, err := tryLock(f)
-		if taken {
-			return func() { _ = f.Close() }, nil // which gives the lock back
-		}
-		if err != nil {
-			return nil, e.about(fmt.Errorf("lock: %w", errors.Join(err, f.Close())))
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil, e.about(fmt.Errorf("another process holds the lock: %w", errors.Join(ctx.Err(), f.Close())))
-		}
+	f, err := edge.AwaitLock(ctx, e.path+".lock")
+	if errors.Is(err, edge.ErrHeld) {
+		return nil, e.about(fmt.Errorf("another process holds the lock: %w", ctx.Err()))
 	}
+	if err != nil {
+		return nil, e.about(fmt.Errorf("lock: %w", err))
+	}
+	return func() { _ = f.Close() }, nil // which gives the lock back
 }

@@ -505,6 +505,25 @@ func TestStateThatCannotBeWritten(t *testing.T) {
 	}
 }
 
+// A workload is stopped also where that cannot be kept, which is said.
+func TestStopThatCannotBeKept(t *testing.T) {
+	k := keep(t, &played{}, t.TempDir())
+	if err := k.Run(t.Context(), describe("time"), false, time.Minute, nil); err != nil {
+		t.Fatal(err)
+	}
+	w := k.all["time"]
+	if err := errors.Join(os.Remove(w.folder.manifest()), os.Mkdir(w.folder.manifest(), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	err := k.Stop(t.Context(), "time", 0, nil)
+	if code(err) != CodeFault || !strings.Contains(err.Error(), "time is stopped, and that is not kept") {
+		t.Errorf("%v", err)
+	}
+	if now := w.state(); now != Stopped || w.wanted() {
+		t.Errorf("it is %s, and wanted: %v", now, w.wanted())
+	}
+}
+
 // A process that was killed with a workload in its foreground holds neither its name nor its port.
 func TestForegroundKilled(t *testing.T) {
 	dir := t.TempDir()

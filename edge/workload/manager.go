@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/workload/logs"
 )
 
@@ -181,12 +182,12 @@ func Open(o KeeperOptions) (_ *Keeper, err error) {
 		return k, nil
 	}
 	for range 5 { // somebody may only look whether there is a manager
-		if k.lock, err = LockFile(o.Paths.Lock()); !errors.Is(err, ErrHeld) {
+		if k.lock, err = edge.LockFile(o.Paths.Lock()); !errors.Is(err, edge.ErrHeld) {
 			break
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	if errors.Is(err, ErrHeld) {
+	if errors.Is(err, edge.ErrHeld) {
 		return nil, ErrManaged
 	} else if err != nil {
 		return nil, fmt.Errorf("lock of the manager: %w", err)
@@ -223,7 +224,7 @@ func (k *Keeper) load(name string) bool {
 	path := filepath.Join(k.Paths.Workloads(), name)
 	folder, err := openFolder(path)
 	switch {
-	case errors.Is(err, ErrHeld):
+	case errors.Is(err, edge.ErrHeld):
 		return false // it runs in the foreground of another process
 	case err != nil:
 		w.broken(err)
@@ -343,9 +344,9 @@ func (k *Keeper) Transitions() map[Transition]int64 {
 
 // Managed reports whether a manager has the lock of what is kept.
 func Managed(paths Paths) bool {
-	lock, err := LockFile(paths.Lock())
+	lock, err := edge.LockFile(paths.Lock())
 	if err == nil {
 		lock.Close()
 	}
-	return errors.Is(err, ErrHeld)
+	return errors.Is(err, edge.ErrHeld)
 }

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/workload/logs"
 )
 
@@ -39,7 +41,7 @@ func (k *Keeper) foreign(name string) *Detail {
 	if err == nil {
 		f.close()
 	}
-	if !errors.Is(err, ErrHeld) {
+	if !errors.Is(err, edge.ErrHeld) {
 		return nil
 	}
 	text, err := readOwn(filepath.Join(path, "manifest.yaml"), MaxManifest)
@@ -168,8 +170,8 @@ func (k *Keeper) Stop(ctx context.Context, name string, timeout time.Duration, t
 		return err
 	}
 	defer w.release()
-	if err = w.wish(Stopped); err == nil {
-		err = w.stop(timeout, steps(told))
+	if err = w.wish(Stopped); err == nil || !w.wanted() {
+		err = cmp.Or(w.stop(timeout, steps(told)), err)
 	}
 	return w.last(err, told)
 }

@@ -223,7 +223,8 @@ func (w *one) again() {
 	w.adopt(f)
 }
 
-// wish keeps what the user wants.
+// wish keeps what the user wants. That a workload is to stop counts also where it cannot be kept,
+// as with a full disk, until the manager ends.
 func (w *one) wish(state State) error {
 	w.again()
 	w.mu.Lock()
@@ -244,6 +245,10 @@ func (w *one) wish(state State) error {
 	manifest, err := withWish(w.manifest, state)
 	if err == nil {
 		err = writeOwn(w.folder.manifest(), manifest)
+	}
+	if err != nil && state == Stopped && manifest != nil {
+		w.describe(manifest)
+		return &Error{Code: CodeFault, Message: fmt.Sprintf("%s is stopped, and that is not kept: %v", w.name, err), Next: "make room, and stop it again: the next manager starts it else"}
 	}
 	if err != nil {
 		return fmt.Errorf("what is kept of %s: %w", w.name, err)

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/weir-edge/weir/edge"
 )
 
 // Run is Manager.Run.
@@ -78,7 +80,7 @@ func (k *Keeper) Run(ctx context.Context, manifest []byte, replace bool, wait ti
 func (k *Keeper) displace(name string) error {
 	left, err := openFolder(filepath.Join(k.Paths.Workloads(), name))
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrHeld): // who has it is told by create
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, edge.ErrHeld): // who has it is told by create
 		return nil
 	case err != nil:
 		return err
@@ -161,7 +163,7 @@ func (k *Keeper) makeFolder(name string) (*folder, error) {
 	}
 	left, err := openFolder(path)
 	switch {
-	case errors.Is(err, ErrHeld):
+	case errors.Is(err, edge.ErrHeld):
 		return nil, taken(name, fmt.Sprintf("runs in the foreground of the process %d", readRecord(path).PID))
 	case err != nil:
 		return nil, err

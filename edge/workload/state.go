@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/weir-edge/weir/edge"
 )
 
 // MaxManifest is how many bytes the manifests of a workload may have.
@@ -106,13 +108,13 @@ func makeFolder(path string) (*folder, error) {
 	return f, nil
 }
 
-// openFolder takes the lock of a workload's directory. The error is ErrHeld while another
+// openFolder takes the lock of a workload's directory. The error is edge.ErrHeld while another
 // process has it.
 func openFolder(path string) (*folder, error) {
 	if err := checkDir(path); err != nil {
 		return nil, err
 	}
-	lock, err := LockFile(filepath.Join(path, "lock"))
+	lock, err := edge.LockFile(filepath.Join(path, "lock"))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

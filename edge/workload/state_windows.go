@@ -1,11 +1,6 @@
 package workload
 
-import (
-	"errors"
-	"io/fs"
-	"os"
-	"syscall"
-)
+import "io/fs"
 
 const onUnix = false
 
@@ -13,27 +8,6 @@ const noFollow = 0
 
 // owned leaves it to the rights of the directories above.
 func owned(string, fs.FileInfo) error { return nil }
-
-var ErrHeld = errors.New("another process holds it")
-
-// errSharing is ERROR_SHARING_VIOLATION.
-const errSharing = syscall.Errno(32)
-
-// LockFile opens a file that nobody else may open meanwhile.
-func LockFile(path string) (*os.File, error) {
-	name, err := syscall.UTF16PtrFromString(path)
-	if err != nil {
-		return nil, err
-	}
-	h, err := syscall.CreateFile(name, syscall.GENERIC_READ|syscall.GENERIC_WRITE, 0, nil, syscall.OPEN_ALWAYS, syscall.FILE_ATTRIBUTE_NORMAL, 0)
-	if errors.Is(err, errSharing) {
-		return nil, ErrHeld
-	}
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(h), path), nil
-}
 
 func syncDir(string) error { return nil }
 

@@ -2,6 +2,7 @@ package apps
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/weir-edge/weir/edge"
 )
 
 // maxFile is how large a configuration may be, in bytes.
@@ -169,21 +172,19 @@ func (s state) write(path string, data []byte, ready func() error) (err error) {
 	return syncDir(dir)
 }
 
-// Who waits for the lock waits so long, and looks again so often.
-const (
-	maxLocked = 10 * time.Second
-	lockAgain = 20 * time.Millisecond
-)
+// maxLocked is how long the lock is waited for.
+const maxLocked = 10 * time.Second
 
 // lock takes the lock of all configurations, which lies beside what is remembered of them.
 func lock(path string) (unlock func(), err error) {
-	for end := time.Now().Add(maxLocked); ; time.Sleep(lockAgain) {
-		f, err := lockFile(path)
-		if err == nil {
-			return func() { _ = f.Close() }, nil
-		}
-		if !errors.Is(err, errHeld) || time.Now().After(end) {
-			return nil, &Error{File: path, Text: "the lock cannot be had: " + reason(err), Next: "end the other weir, and try again"}
-		}
+	ctx, cancel := context.WithTimeout(context.Background(), maxLocked)
+	defer cancel()
+	f, err := edge.AwaitLock(ctx, path)
+	if errors.Is(err, edge.ErrHeld) {
+		err = edge.ErrHeld
 	}
+	if err != nil {
+		return nil, &Error{File: path, Text: "the lock cannot be had: " + reason(err), Next: "end the other weir, and try again"}
+	}
+	return func() { _ = f.Close() }, nil
 }

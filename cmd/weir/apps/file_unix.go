@@ -3,7 +3,6 @@
 package apps
 
 import (
-	"errors"
 	"io/fs"
 	"os"
 	"syscall"
@@ -32,24 +31,4 @@ func syncDir(dir string) error {
 	}
 	defer d.Close()
 	return d.Sync()
-}
-
-// errHeld says that another process holds a lock.
-var errHeld = errors.New("another process holds it")
-
-// lockFile takes a lock without waiting. To close the file gives it back, and so does the end
-// of the process.
-func lockFile(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		f.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			err = errHeld
-		}
-		return nil, err
-	}
-	return f, nil
 }

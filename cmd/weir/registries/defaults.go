@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/cmd/weir/local"
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/registry"
 	"github.com/weir-edge/weir/edge/workload"
 )
@@ -53,8 +54,8 @@ func choose(p workload.Paths, source *registry.Source) error {
 	if err := os.MkdirAll(p.Config, 0o700); err != nil {
 		return err
 	}
-	lock, err := workload.LockFile(filepath.Join(p.Config, ".workloads.lock"))
-	if errors.Is(err, workload.ErrHeld) {
+	lock, err := edge.LockFile(filepath.Join(p.Config, ".workloads.lock"))
+	if errors.Is(err, edge.ErrHeld) {
 		return &workload.Error{Code: workload.CodeFault, Message: defaultsFile(p) + " is being changed by another process", Next: "try again"}
 	}
 	if err != nil {

@@ -19,6 +19,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/weir-edge/weir/edge"
 )
 
 // FileName is the name of the file in a store's folder.
@@ -28,7 +30,6 @@ const FileName = "credentials"
 const (
 	maxFile   = 4 << 20 // bytes
 	maxLogins = 1000
-	lockTick  = 20 * time.Millisecond
 	maxLocked = 15 * time.Second // how long others may hold a lock
 )
 
@@ -378,26 +379,15 @@ func (s *Store) lock(ctx context.Context, name string) (unlock func(), err error
 			return nil, fmt.Errorf("credentials: others than its owner can look into the folder: %w", err)
 		}
 	}
-	f, err := os.OpenFile(filepath.Join(s.Dir, name), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("credentials: %w", err)
-	}
 	ctx, cancel := context.WithTimeout(ctx, maxLocked)
 	defer cancel()
-	tick := time.NewTicker(lockTick)
-	defer tick.Stop()
-	for {
-		taken, err := tryLock(f)
-		if taken {
-			return func() { _ = f.Close() }, nil // which gives the lock back
-		}
-		if err != nil {
-			return nil, fmt.Errorf("credentials: lock: %w", errors.Join(err, f.Close()))
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil, fmt.Errorf("credentials: another process holds %s: %w", f.Name(), errors.Join(ctx.Err(), f.Close()))
-		}
+	path := filepath.Join(s.Dir, name)
+	f, err := edge.AwaitLock(ctx, path)
+	if errors.Is(err, edge.ErrHeld) {
+		return nil, fmt.Errorf("credentials: another process holds %s: %w", path, ctx.Err())
 	}
+	if err != nil {
+		return nil, fmt.Errorf("credentials: lock: %w", err)
+	}
+	return func() { _ = f.Close() }, nil // which gives the lock back
 }
