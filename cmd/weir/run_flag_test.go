@@ -263,7 +263,7 @@ func dryRun(t *testing.T, words string) (manifest []byte, said string, code int)
 // What --dry-run says of the steps is comments of the manifest, whatever the words of a command
 // hold: what it prints is a file of --from-config with one workload and nothing else.
 func TestDryRunIsOneManifest(t *testing.T) {
-	for _, end := range []string{"\n", "\r\n", "\u2028"} {
+	for _, end := range []string{"\n", "\r\n", "\u2028", "\u0085"} {
 		a, out, said := asking(t, newFakeManager())
 		word := strings.ReplaceAll("x|---|kind: MCPServer|metadata: {name: planted}", "|", end)
 		if code := a.run([]string{"run", "--dry-run", "--", idleProgram(t, "srv"), word}); code != 0 {
@@ -279,9 +279,10 @@ func TestDryRunIsOneManifest(t *testing.T) {
 				t.Errorf("%q: %q is no comment", end, line)
 			}
 		}
-		a, _, said = asking(t, newFakeManager())
-		if code := a.run([]string{"run", "--dry-run", "--from-config", file}); code != 0 {
-			t.Errorf("%q: read again: exit code %d, %s", end, code, said)
+		manifest := out.String()[len(head):]
+		a, out, said = asking(t, newFakeManager())
+		if code := a.run([]string{"run", "--dry-run", "--from-config", file}); code != 0 || !strings.HasSuffix(out.String(), manifest) {
+			t.Errorf("%q: read again: exit code %d, %s\n%s\nwas\n%s", end, code, said, out, manifest)
 		}
 	}
 }

@@ -190,7 +190,8 @@ func writeObject(o metav1.Object) ([]byte, error) {
 	if text, err = json.Marshal(all); err != nil {
 		return nil, err
 	}
-	return yaml.JSONToYAML(text)
+	// It is read as YAML, which has one more end of a line than JSON.
+	return yaml.JSONToYAML(bytes.ReplaceAll(text, []byte("\u0085"), []byte(`\u0085`)))
 }
 
 // inClear calls f with each value that stands in the set in clear though its name reads like that
