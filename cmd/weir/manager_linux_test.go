@@ -229,7 +229,14 @@ func TestManager(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 
-	// 3. Ended.
+	// 3. Nobody watches any longer.
+	kill(t, must(strconv.Atoi(strings.Fields(string(must(os.ReadFile(fmt.Sprintf("/proc/%d/stat", third.PID)))))[3])))
+	edgetest.Until(t, "the end of the watcher", func() bool { return p.manager().Watcher == "" })
+	if said := p.ask("list"); !strings.Contains(said, "The manager has no watcher") || !serves(url) {
+		t.Errorf("%s", said)
+	}
+
+	// 4. Ended.
 	p.ask("down")
 	edgetest.Until(t, "the end of all processes", func() bool { return len(p.left()) == 0 })
 	if _, err := os.Lstat(p.paths().Socket()); !errors.Is(err, os.ErrNotExist) {

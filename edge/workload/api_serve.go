@@ -168,7 +168,7 @@ func (a *Front) routes() http.Handler {
 	name := func(r *http.Request) string { return r.PathValue("name") }
 
 	value("GET /hello", func(*http.Request) (any, error) {
-		return Hello{API, k.Version, os.Getpid(), k.since, k.Watcher, k.Admin}, nil
+		return Hello{API, k.Version, os.Getpid(), k.since, k.watched(), k.Admin}, nil
 	})
 	value("GET /workloads", func(r *http.Request) (any, error) { return k.List(r.Context()) })
 	mux.HandleFunc("POST /workloads", func(w http.ResponseWriter, r *http.Request) {

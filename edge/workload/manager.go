@@ -139,6 +139,8 @@ type Keeper struct {
 	lost  chan struct{}
 	since time.Time
 
+	parent int // the process that started this one: its watcher, where it has one
+
 	life   context.Context // ends with End
 	end    context.CancelFunc
 	starts chan struct{} // has room for as many as may start at a time
@@ -168,7 +170,7 @@ var ErrManaged = errors.New("another manager runs: `weir list` shows what it kee
 // Open makes a keeper, which reads what was kept before. It fails where another manager
 // runs (ErrManaged), and where others than this user can reach what is kept.
 func Open(o KeeperOptions) (_ *Keeper, err error) {
-	k := &Keeper{KeeperOptions: o, since: time.Now(), lost: make(chan struct{}), starts: make(chan struct{}, startsAtOnce), all: map[string]*one{}, transitions: map[Transition]int64{}}
+	k := &Keeper{KeeperOptions: o, since: time.Now(), parent: os.Getppid(), lost: make(chan struct{}), starts: make(chan struct{}, startsAtOnce), all: map[string]*one{}, transitions: map[Transition]int64{}}
 	if k.Boot == "" {
 		k.Boot = bootID()
 	}
@@ -248,6 +250,14 @@ func (k *Keeper) Begin() {
 		}
 	}
 	k.spawn(k.supervise)
+}
+
+// watched is who starts the process again; "" for nobody, as when the watcher was killed.
+func (k *Keeper) watched() string {
+	if os.Getppid() != k.parent {
+		return ""
+	}
+	return k.Watcher
 }
 
 // Lost is closed when what is kept was removed under the keeper: another one may keep workloads
