@@ -4,6 +4,7 @@ package stdio_test
 
 import (
 	"fmt"
+	"runtime"
 	"runtime/metrics"
 	"strings"
 	"testing"
@@ -60,7 +61,13 @@ func TestK14Flood(t *testing.T) { // not beside others, whose memory would count
 					t.Fatalf("another client gets %q after %s", got, time.Since(began))
 				}
 				calls++
-				largest = max(largest, heap()-before)
+				more := heap() - before
+				if more > most { // on a busy machine the collector comes late to what nobody uses
+					runtime.GC()
+					t.Logf("%d MiB more, of which %d MiB are in use", more>>20, (heap()-before)>>20)
+					more = heap() - before
+				}
+				largest = max(largest, more)
 				select {
 				case said = <-flooded:
 					if !strings.Contains(said, "flooded") {
