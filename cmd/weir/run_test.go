@@ -189,10 +189,11 @@ func (h *household) listed(name string) (one workload.Detail) {
 	return one
 }
 
-// A workload whose secrets are locked waits for the password. The manager has it from whoever
-// knows it first: `weir secret unlock`, or a run.
-func TestRunLocked(t *testing.T) {
-	h := newHousehold(t)
+// lockedHousehold has a secret whose password neither a command nor the manager knows, a server,
+// and the environment of those who know it.
+func lockedHousehold(t *testing.T) (h *household, small string, knowing []string) {
+	t.Helper()
+	h = newHousehold(t)
 	small, err := exec.LookPath("small-server")
 	if err != nil {
 		t.Fatal(err)
@@ -201,9 +202,16 @@ func TestRunLocked(t *testing.T) {
 	if _, said, code := h.weirWith("tok-1234567\n", "secret", "set", "github"); code != 0 {
 		t.Fatal(said)
 	}
-	knowing := h.env
+	knowing = h.env
 	h.env = slices.DeleteFunc(slices.Clone(h.env), func(v string) bool { return strings.HasPrefix(v, "WEIR_SECRETS_PASSWORD=") })
 	h.managed()
+	return h, small, knowing
+}
+
+// A workload whose secrets are locked waits for the password. The manager has it from whoever
+// knows it first: `weir secret unlock`, or a run.
+func TestRunLocked(t *testing.T) {
+	h, small, knowing := lockedHousehold(t)
 	h.fails(1, "`weir secret unlock`", "run", "--name", "first", "--secret", "github,target=GITHUB", "--", small)
 	if one := h.listed("first"); one.Status.Status != workload.Failed || one.Next != "weir secret unlock" {
 		t.Errorf("%+v", one)
@@ -221,18 +229,7 @@ func TestRunLocked(t *testing.T) {
 
 // A workload that waits for the password of the secrets is started by whoever knows it.
 func TestStartLocked(t *testing.T) {
-	h := newHousehold(t)
-	small, err := exec.LookPath("small-server")
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.must("secret", "setup")
-	if _, said, code := h.weirWith("tok-1234567\n", "secret", "set", "github"); code != 0 {
-		t.Fatal(said)
-	}
-	knowing := h.env
-	h.env = slices.DeleteFunc(slices.Clone(h.env), func(v string) bool { return strings.HasPrefix(v, "WEIR_SECRETS_PASSWORD=") })
-	h.managed()
+	h, small, knowing := lockedHousehold(t)
 	for _, name := range []string{"first", "second"} {
 		h.fails(1, "`weir secret unlock`", "run", "--name", name, "--secret", "github,target=GITHUB", "--", small)
 	}

@@ -122,6 +122,35 @@ func (e *refusal) limited(backend string, err error) error {
 	return out
 }
 
+// named gives an error the name of the backend, and a client no more of it
+// than that: addresses and causes are for the log.
+func (b *Backend) named(err error) error {
+	if err == nil {
+		return nil
+	}
+	kind := edge.KindOf(err)
+	var over *edge.Ended
+	var refused *refusal
+	switch {
+	case kind == edge.Unavailable && errors.As(err, &over):
+		return &edge.Error{Kind: kind, Op: err.Error(), Err: fmt.Errorf("backend %q %w", b.Name, over)}
+	case kind == edge.Unavailable && errors.As(err, &refused) && refused.status == 429:
+		return refused.limited(b.Name, err)
+	}
+	if (kind == edge.Unavailable || kind == edge.Timeout) && errors.As(err, new(*noCredential)) {
+		b.lacking(err)
+	}
+	switch kind {
+	case edge.Unavailable, edge.Internal:
+		b.Log.Debug("backend unavailable", "backend", b.Name, "error", err)
+		return &edge.Error{Kind: edge.Unavailable, Op: err.Error(), Err: fmt.Errorf("backend %q unavailable", b.Name)}
+	case edge.Timeout:
+		b.Log.Debug("backend timed out", "backend", b.Name, "error", err)
+		return &edge.Error{Kind: edge.Timeout, Op: err.Error(), Err: fmt.Errorf("backend %q timed out", b.Name)}
+	}
+	return err
+}
+
 // verdict is what a refusal means for the client.
 func (e *refusal) verdict() error {
 	if e.scopes != nil {

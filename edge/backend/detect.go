@@ -191,3 +191,25 @@ func (b *Backend) detectLegacy(ctx context.Context, on *edge.Exchange, sse bool)
 	b.adopt(s)
 	return in, nil
 }
+
+// sure is for how long a backend that was asked again what it speaks, and still
+// speaks it, is not asked once more because of what it answers to calls.
+const sure = 10 * time.Second
+
+// changed asks a backend again what it speaks, and reports
+// whether that is another era now.
+func (b *Backend) changed(ctx context.Context, who *edge.Identity, in *Introduction) bool {
+	if now := time.Now().UnixNano(); now < b.sureUntil.Load() {
+		return false
+	}
+	b.forget(in)
+	now, err := b.Introduced(ctx, who)
+	if err != nil {
+		return false
+	}
+	if now.Era == in.Era {
+		b.sureUntil.Store(time.Now().Add(sure).UnixNano())
+		return false
+	}
+	return true
+}

@@ -19,20 +19,26 @@ const answersWithin = 5 * time.Second
 // place is where an engine may listen.
 type place struct {
 	host  string // unix://PATH
-	asked string // the variable that named it; "" for a usual place
+	asked string // what named it, for people; "" for a usual place
 }
 
-// places are where an engine is looked for, in this order. A variable that names one is
-// the only place then.
+// DefaultEngine is what lookup is asked for besides variables: the engine of the user's defaults.
+const DefaultEngine = "engine in workloads.yaml"
+
+// places are where an engine is looked for, in this order. A variable, or a default, that names
+// one is the only place then.
 func places(lookup func(string) (string, bool)) []place {
 	get := func(name string) string {
 		value, _ := lookup(name)
 		return value
 	}
-	for _, name := range []string{"WEIR_ENGINE", "DOCKER_HOST"} {
+	for _, name := range []string{"WEIR_ENGINE", DefaultEngine, "DOCKER_HOST"} {
 		if host := get(name); host != "" {
 			if filepath.IsAbs(host) {
 				host = "unix://" + host
+			}
+			if name != DefaultEngine {
+				name = "$" + name
 			}
 			return []place{{host, name}}
 		}
@@ -52,7 +58,7 @@ func places(lookup func(string) (string, bool)) []place {
 	return all
 }
 
-// Find finds a container engine: the one that $WEIR_ENGINE or $DOCKER_HOST names, else the
+// Find finds a container engine: the one that $WEIR_ENGINE, DefaultEngine or $DOCKER_HOST names, else the
 // first that answers of Docker, Podman, Colima and Rancher Desktop at their usual sockets.
 // lookup is os.LookupEnv. The error is an *Error of the kind NoEngine, with all that was
 // tried.
@@ -68,7 +74,7 @@ func Find(ctx context.Context, lookup func(string) (string, bool)) (*Engine, err
 		}
 		said := p.host + " (" + err.Error() + ")"
 		if p.asked != "" {
-			said = "$" + p.asked + ": " + said
+			said = p.asked + ": " + said
 		}
 		tried = append(tried, said)
 	}

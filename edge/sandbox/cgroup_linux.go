@@ -228,7 +228,10 @@ func (g *group) start(cmd *exec.Cmd) error {
 		return err
 	}
 	err := cmd.Start()
-	return errors.Join(err, write(filepath.Join(g.home, "tasks"), "0"))
+	// What has started has started, also where the thread stays in the group: the next start
+	// takes it out of that.
+	_ = write(filepath.Join(g.home, "tasks"), "0")
+	return err
 }
 
 // put puts processes into the group.

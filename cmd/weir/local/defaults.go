@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -57,9 +56,6 @@ func (w *sandboxWord) UnmarshalJSON(text []byte) error {
 // namesOfDefaults are all that the file may say.
 var namesOfDefaults = []string{"engine", "link", "sandbox", "registry", "source", "allowPrivate", "secrets", "provider", "directory"}
 
-// unknownName is how encoding/json says that a name is none.
-var unknownName = regexp.MustCompile(`unknown field "(.*)"`)
-
 // ReadDefaults reads the file of a user's defaults; one that is not there says nothing. What it
 // does not know is an error with its name, since it would not hold.
 func ReadDefaults(path string) (d Defaults, err error) {
@@ -76,15 +72,16 @@ func ReadDefaults(path string) (d Defaults, err error) {
 	switch {
 	case err == nil:
 		return d, d.check(path)
-	case errors.As(err, &wrong): // which speaks of types of Go
-		return d, fmt.Errorf("%s: %s: a value of another type belongs here", path, edge.Brief(cmp.Or(wrong.Field, "sandbox"))) // of whose words no field is told
+	case errors.As(err, &wrong): // which speaks of types of Go, and not of the field of a sandboxWord
+		return d, fmt.Errorf("%s: %s: a value of another type belongs here", path, edge.Brief(cmp.Or(wrong.Field, "sandbox")))
 	}
-	if name := unknownName.FindStringSubmatch(err.Error()); name != nil {
-		_, hint := near.Hint(name[1], namesOfDefaults)
+	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok { // in quotes
+		name = strings.Trim(name, `"`)
+		_, hint := near.Hint(name, namesOfDefaults)
 		if hint != "" {
 			hint = ": " + hint
 		}
-		return d, fmt.Errorf("%s: %s: there is no such default%s", path, edge.Brief(name[1]), hint)
+		return d, fmt.Errorf("%s: %s: there is no such default%s", path, edge.Brief(name), hint)
 	}
 	return d, fmt.Errorf("%s: %s", path, edge.Clean(strings.ReplaceAll(err.Error(), "\n", " ")))
 }
@@ -131,14 +128,12 @@ func Engine(ctx context.Context, paths func() (workload.Paths, error), lookup fu
 	return container.Find(ctx, d.Lookup(lookup))
 }
 
-// Lookup is lookup, a search for variables, with the engine of the defaults where no variable
-// names one.
+// Lookup is lookup, a search for variables, that knows the engine of the defaults.
 func (d *Defaults) Lookup(lookup func(string) (string, bool)) func(string) (string, bool) {
 	return func(name string) (string, bool) {
-		value, ok := lookup(name)
-		if name == "WEIR_ENGINE" && value == "" && d.Engine != "" {
-			return d.Engine, true
+		if name == container.DefaultEngine {
+			return d.Engine, d.Engine != ""
 		}
-		return value, ok
+		return lookup(name)
 	}
 }

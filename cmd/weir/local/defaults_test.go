@@ -47,12 +47,20 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for set, want := range map[string]string{"": "unix:///run/mine.sock", "unix:///other": "unix:///other"} {
-		if got, _ := d.Lookup(func(name string) (string, bool) { return set, set != "" })("WEIR_ENGINE"); got != want {
-			t.Errorf("with WEIR_ENGINE %q: %q", set, got)
+	none := func(string) (string, bool) { return "", false }
+	if got, ok := d.Lookup(none)(container.DefaultEngine); got != "unix:///run/mine.sock" || !ok {
+		t.Errorf("%q, %v", got, ok)
+	}
+	for _, name := range []string{"WEIR_ENGINE", "DOCKER_HOST"} {
+		if got, ok := d.Lookup(none)(name); ok {
+			t.Errorf("%s is %q", name, got)
 		}
 	}
-	if got, ok := d.Lookup(func(string) (string, bool) { return "", false })("DOCKER_HOST"); ok {
-		t.Errorf("DOCKER_HOST %q", got)
+	// Who named an engine that does not answer is said; a variable goes before the default.
+	for set, want := range map[string]string{"": "engine in workloads.yaml: unix:///run/mine.sock", "/no/engine": "$WEIR_ENGINE: unix:///no/engine"} {
+		_, err := container.Find(t.Context(), d.Lookup(func(name string) (string, bool) { return set, set != "" && name == "WEIR_ENGINE" }))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", set, err)
+		}
 	}
 }

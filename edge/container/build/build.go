@@ -588,7 +588,7 @@ func (j *job) fetch(ctx context.Context) error {
 		return err
 	}
 	for name, data := range j.Secrets {
-		if at, err := j.app.holder(credentials(data)); err != nil {
+		if at, err := j.app.holder(ctx, credentials(data)); err != nil {
 			return err
 		} else if at != "" {
 			return &Error{Step: "make the image", Why: fmt.Sprintf("/%s holds the secret %s: what was installed has put it there, and whoever gets the image would have it", edge.Brief(at), name), Next: "use another version of the package, or a secret that it does not keep, and take this one back: a program of the package has read it"}

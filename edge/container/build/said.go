@@ -108,12 +108,14 @@ func forms(word string) []string {
 	return []string{word, url.PathEscape(word), url.QueryEscape(word), base64.RawStdEncoding.EncodeToString([]byte(word))}
 }
 
-// keyed is a credential behind its name in a file of settings, and inURL one within a URL, with
-// the user's name before it or alone.
-var (
-	keyed = regexp.MustCompile(`(?i)(?:(?:token|auth|passw(?:or)?d|secret|key)["']?\s*[=:]\s*|passw(?:or)?d\s+)["']?([^\s"']+)`)
-	inURL = regexp.MustCompile(`://(?:[^\s/@:]*:)?([^\s/@:]+)@`)
-)
+// credentialForms are a credential behind its name in a file of settings, and one within a URL,
+// with the user's name before it or alone. Few processes need them.
+var credentialForms = sync.OnceValue(func() []*regexp.Regexp {
+	return []*regexp.Regexp{
+		regexp.MustCompile(`(?i)(?:(?:token|auth|passw(?:or)?d|secret|key)["']?\s*[=:]\s*|passw(?:or)?d\s+)["']?([^\s"']+)`),
+		regexp.MustCompile(`://(?:[^\s/@:]*:)?([^\s/@:]+)@`),
+	}
+})
 
 // leastLine is how long a line of one word is that is taken for a part of a key.
 const leastLine = 32
@@ -131,7 +133,7 @@ func credentials(secret []byte) (all []string) {
 		if alone || len(line) >= leastLine && !strings.ContainsFunc(line, unicode.IsSpace) && !strings.Contains(line, "://") {
 			words = append(words, line)
 		}
-		for _, pattern := range []*regexp.Regexp{keyed, inURL} {
+		for _, pattern := range credentialForms() {
 			for _, found := range pattern.FindAllStringSubmatch(line, -1) {
 				words = append(words, found[1])
 			}

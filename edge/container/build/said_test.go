@@ -63,7 +63,7 @@ func TestKeptSecrets(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, secret := range secrets {
-			if at, err := s.holder(credentials(secret)); err != nil || at != name {
+			if at, err := s.holder(t.Context(), credentials(secret)); err != nil || at != name {
 				t.Errorf("secret %d in %q: %q, %v", i, name, at, err)
 			}
 		}

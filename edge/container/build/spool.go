@@ -3,6 +3,7 @@ package build
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -165,7 +166,7 @@ func (s *spool) read(name string, most int64) ([]byte, error) {
 
 // holder is the first file of it in which one of the words stands, by its content, its name or
 // what it leads to; "" for none.
-func (s *spool) holder(words []string) (string, error) {
+func (s *spool) holder(ctx context.Context, words []string) (string, error) {
 	most := 0
 	for _, word := range words {
 		most = max(most, len(word))
@@ -177,6 +178,9 @@ func (s *spool) holder(words []string) (string, error) {
 	for _, e := range s.entries {
 		kept := copy(part, e.name+"\x00"+e.target+"\x00")
 		for r := io.NewSectionReader(s.file, e.at, e.size); ; {
+			if ctx.Err() != nil {
+				return "", context.Cause(ctx)
+			}
 			n, err := io.ReadFull(r, part[kept:])
 			has := part[:kept+n]
 			if slices.ContainsFunc(words, func(word string) bool { return bytes.Contains(has, []byte(word)) }) {
