@@ -348,7 +348,7 @@ func (g *Guest) ask(ctx context.Context, hook abi.Hook, key string, in, out []by
 	// 3. What becomes of the instance: after an error, nothing.
 	if err != nil {
 		f := i.failure(hook, err)
-		again = (f.Reason == Deadline || f.Reason == Memory) && !i.acted && g.binding.Limits.little(i.used())
+		again = (f.Reason == Deadline || f.Reason == Memory) && !i.acted && little(g.binding.Limits.Timeout, i.used())
 		g.retire(i, s, int(f.Reason))
 		return nil, again, f
 	}
@@ -362,13 +362,6 @@ func (g *Guest) ask(ctx context.Context, hook abi.Hook, key string, in, out []by
 		g.pool.put(i)
 	}
 	return got, false, nil
-}
-
-// little reports whether a call used less fuel than guests use in all of its time:
-// its work is not what took its time or its memory.
-func (l *Limits) little(fuel int64) bool {
-	const perSlice = 100 * time.Microsecond // for a slice, where the machine does nothing else
-	return fuel < int64(l.Timeout/perSlice)*slice
 }
 
 // acquire returns an instance for a call, and its session under PerSession; none

@@ -415,7 +415,7 @@ func (in *instance) yield(left, depth int64) uint64 {
 	case in.call.Err() != nil:
 		in.end(errCanceled)
 	}
-	if in.clock.over() {
+	if in.clock.over(in.used()) {
 		in.end(errDeadline)
 	}
 	if in.script != nil {
@@ -484,7 +484,7 @@ func (in *instance) failure(hook abi.Hook, err error) *Failure {
 		f.Reason = Fuel
 	case in.failed == errDeadline:
 		f.Reason = Deadline
-		f.Detail = fmt.Sprintf("%s of a processor used, with %d fuel", in.clock.limit, in.used())
+		f.Detail = fmt.Sprintf("%s of a processor used, with %d fuel", max(in.clock.limit, in.clock.used.Round(time.Millisecond)), in.used())
 	case in.failed == errCanceled:
 		f.Reason = Canceled
 	case errors.Is(err, errABI), errors.Is(err, errNoRoom), errors.Is(err, errOtherPattern):
