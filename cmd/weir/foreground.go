@@ -29,7 +29,7 @@ func (a *app) foreground(ctx context.Context, manifest []byte, replace bool, wai
 	s.AdminListen = ""
 	log := keptLog(io.Discard, s, &keeper)
 	d := local.NewDoors(s, paths, log)
-	k, err := workload.Open(workload.KeeperOptions{Paths: paths, Edge: d, Log: log, Version: thisBuild().Version, Foreground: true, Forget: d.Forget})
+	k, err := workload.Open(workload.KeeperOptions{Paths: paths, Edge: d, Log: log, Version: thisBuild().Version, Foreground: true, Forget: d.Forget, Ports: local.Ports(paths)})
 	if err != nil {
 		return err
 	}

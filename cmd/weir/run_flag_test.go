@@ -287,8 +287,8 @@ func TestDryRunIsOneManifest(t *testing.T) {
 	}
 }
 
-// TestDefaultsOfRun has the sandbox of the user's defaults where no flag says otherwise, for a
-// process alone, and refuses a default that there is none of.
+// TestDefaultsOfRun has the sandbox and the base of the user's defaults where no flag says otherwise,
+// for what has one alone, and refuses a default that there is none of.
 func TestDefaultsOfRun(t *testing.T) {
 	home, program := t.TempDir(), idleProgram(t, "srv")
 	file := filepath.Join(home, "config", "workloads.yaml")
@@ -304,6 +304,11 @@ func TestDefaultsOfRun(t *testing.T) {
 		{"sandbox: off\n", "--sandbox landlock -- " + program, "sandbox: landlock", 0},
 		{"sandbox: off\n", "https://mcp.example.com/mcp", "kind: MCPRemoteProxy", 0},
 		{"sandbox: open\n", "-- " + program, `workloads.yaml: sandbox: "open": write auto, bwrap, landlock or off`, 2},
+		{"runtimeImages: {npx: \"node:22-slim\"}\n", "npx://a-server", "runtimeImage: node:22-slim", 0},
+		{"runtimeImages: {npx: \"node:22-slim\"}\n", "--runtime-image node:26 npx://a-server", "runtimeImage: node:26", 0},
+		{"runtimeImages: {npx: \"node:22-slim\"}\n", "uvx://a-server", "image: uvx://a-server", 0},
+		{"runtimeImages: {deno: x}\n", "npx://a-server", "workloads.yaml: runtimeImages: deno: write npx, uvx or go", 2},
+		{"ports: 30000\n", "npx://a-server", "workloads.yaml: ports: write FIRST-LAST, such as 30000-30999, within 1-65535", 2},
 		{"sandboxes: off\n", "-- " + program, "workloads.yaml: sandboxes: there is no such default: did you mean sandbox?", 2},
 	} {
 		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {

@@ -137,6 +137,9 @@ func (x *runFlags) read(a *app, cmd *cobra.Command, args []string) error {
 	if !x.Given["sandbox"] && defaults.Sandbox != "" {
 		x.Sandbox = string(defaults.Sandbox)
 	}
+	if !x.Given["runtime-image"] {
+		x.RuntimeImage = defaults.RuntimeImage(x.Server)
+	}
 	x.Dir, err = os.Getwd()
 	return err
 }

@@ -189,6 +189,7 @@ func (a *app) up(ctx context.Context, s serve.Settings, paths workload.Paths, o 
 		Paths: paths, Edge: d, Log: log, Version: thisBuild().Version, Watcher: o.watcher, Admin: s.AdminListen,
 		Rotated: func() { d.Edge.ReopenLogs() },
 		Forget:  d.Forget,
+		Ports:   local.Ports(paths),
 	})
 	if errors.Is(err, workload.ErrManaged) && o.detached {
 		return nil // whoever started this one asks the other

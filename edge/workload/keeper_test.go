@@ -430,6 +430,37 @@ func TestPortTakenMeanwhile(t *testing.T) {
 	}
 }
 
+// TestPortRange: a door has a port of those that the user's defaults name, where no flag says
+// another; where none of them is free, that is said with them.
+func TestPortRange(t *testing.T) {
+	k := keep(t, &played{}, t.TempDir())
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := free.Addr().(*net.TCPAddr).Port
+	free.Close()
+	k.Ports = func() (int, int, error) { return port, port, nil }
+	if err := k.Run(t.Context(), describe("one"), false, time.Minute, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := listed(t, k, "one").Port; got != port {
+		t.Errorf("the port is %d, and not %d", got, port)
+	}
+	want := fmt.Sprintf("no port from %d to %d is free", port, port)
+	if err := k.Run(t.Context(), describe("two"), false, time.Minute, nil); code(err) != CodeTaken || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v", err)
+	}
+	k.Ports = func() (int, int, error) { return 0, 0, nil }
+	if err := k.Run(t.Context(), describe("two"), false, time.Minute, nil); err != nil || listed(t, k, "two").Port < firstPort {
+		t.Errorf("%v", err)
+	}
+	k.Ports = func() (int, int, error) { return 0, 0, errors.New("workloads.yaml: ports: what is wrong") }
+	if err := k.Run(t.Context(), describe("three"), false, time.Minute, nil); code(err) != CodeInvalid || !strings.Contains(err.Error(), "what is wrong") {
+		t.Errorf("%v", err)
+	}
+}
+
 // What a server prints while it starts is told, and what waits gives up in time.
 func TestWaiting(t *testing.T) {
 	p := &played{}

@@ -124,6 +124,10 @@ type KeeperOptions struct {
 	// of use for another one; nil where nothing is. It says what it has removed.
 	Forget func(ctx context.Context, manifest []byte, others [][]byte) (forgotten []string, err error)
 
+	// Ports are those from which doors without a given one have theirs, 0 for the usual ones;
+	// nil for the usual ones.
+	Ports func() (first, last int, err error)
+
 	// Unlock takes the password of the user's secrets; nil where none has to be given.
 	Unlock http.Handler
 

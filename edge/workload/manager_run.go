@@ -184,12 +184,22 @@ func taken(name, how string) error {
 	return &Error{Code: CodeTaken, Field: "--name", Message: fmt.Sprintf("the workload %s %s", name, how), Next: "give another --name, or take its place with --replace"}
 }
 
-// The ports from which doors without a given one have theirs, and how many of them a run
-// tries where other processes take what it has chosen.
+// The ports from which doors without a given one have theirs, unless the user's defaults say
+// others, and how many of them a run tries where other processes take what it has chosen.
 const (
-	firstPort, portCount = 20000, 10000
-	portTries            = 5
+	firstPort, lastPort = 20000, 29999
+	portTries           = 5
 )
+
+// portRange is where the doors without a given port have theirs.
+func (k *Keeper) portRange() (first, last int, err error) {
+	if k.Ports != nil {
+		if first, last, err = k.Ports(); err != nil || first != 0 {
+			return first, last, err
+		}
+	}
+	return firstPort, lastPort, nil
+}
 
 // choosePort gives a workload the port of its door: the one that is given, or the first free
 // one from a place that its name determines. k.mu is held.
@@ -212,10 +222,15 @@ func (k *Keeper) choosePort(f *Facts) error {
 		}
 		return taken
 	}
+	first, last, err := k.portRange()
+	if err != nil {
+		return &Error{Code: CodeInvalid, Message: err.Error()}
+	}
 	h := fnv.New32a()
 	h.Write([]byte(f.Name))
-	for i := range uint32(portCount) {
-		port := firstPort + int((h.Sum32()+i)%portCount)
+	count := uint32(last - first + 1)
+	for i := range count {
+		port := first + int((h.Sum32()%count+i)%count)
 		if used[port] != "" {
 			continue
 		}
@@ -237,7 +252,7 @@ func (k *Keeper) choosePort(f *Facts) error {
 			return &Error{Code: CodeInvalid, Field: "--host", Message: err.Error()}
 		}
 	}
-	return &Error{Code: CodeTaken, Field: "--proxy-port", Message: fmt.Sprintf("no port from %d on is free", firstPort), Next: "give a --proxy-port"}
+	return &Error{Code: CodeTaken, Field: "--proxy-port", Message: fmt.Sprintf("no port from %d to %d is free", first, last), Next: "give a --proxy-port"}
 }
 
 // inUse reports whether somebody else listens at an address.

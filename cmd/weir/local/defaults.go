@@ -8,7 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -16,6 +19,7 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/container"
 	"github.com/weir-edge/weir/edge/near"
+	"github.com/weir-edge/weir/edge/runner"
 	"github.com/weir-edge/weir/edge/workload"
 )
 
@@ -39,7 +43,30 @@ type Defaults struct {
 		Provider  string `json:"provider"`
 		Directory string `json:"directory"`
 	} `json:"secrets"`
+	Ports         portRange         `json:"ports"`         // of doors without a --proxy-port
+	RuntimeImages map[string]string `json:"runtimeImages"` // bases of images that are built: of npx, uvx and go
 }
+
+// portRange is FIRST-LAST; the zero value for the usual one.
+type portRange struct{ first, last int }
+
+// UnmarshalJSON reads a text such as 30000-30999.
+func (r *portRange) UnmarshalJSON(text []byte) error {
+	var s string
+	if err := json.Unmarshal(text, &s); err != nil {
+		return fmt.Errorf("ports: %w", errPorts)
+	}
+	first, last, _ := strings.Cut(s, "-")
+	var bad [2]error
+	r.first, bad[0] = strconv.Atoi(first)
+	r.last, bad[1] = strconv.Atoi(last)
+	if errors.Join(bad[:]...) != nil || r.first < 1 || r.last > 65535 || r.first > r.last {
+		return fmt.Errorf("ports: %q: %w", edge.Brief(s), errPorts)
+	}
+	return nil
+}
+
+var errPorts = errors.New("write FIRST-LAST, such as 30000-30999, within 1-65535")
 
 // sandboxWord is a word of --sandbox. YAML 1.1 takes off for false.
 type sandboxWord string
@@ -54,7 +81,7 @@ func (w *sandboxWord) UnmarshalJSON(text []byte) error {
 }
 
 // namesOfDefaults are all that the file may say.
-var namesOfDefaults = []string{"engine", "link", "sandbox", "registry", "source", "allowPrivate", "secrets", "provider", "directory"}
+var namesOfDefaults = []string{"engine", "link", "sandbox", "registry", "source", "allowPrivate", "secrets", "provider", "directory", "ports", "runtimeImages"}
 
 // ReadDefaults reads the file of a user's defaults; one that is not there says nothing. What it
 // does not know is an error with its name, since it would not hold.
@@ -107,7 +134,34 @@ func (d *Defaults) check(path string) error {
 	default:
 		return fmt.Errorf("%s: sandbox: %q: write auto, bwrap, landlock or off", path, edge.Brief(string(d.Sandbox)))
 	}
+	for _, scheme := range slices.Sorted(maps.Keys(d.RuntimeImages)) {
+		if !slices.Contains([]string{runner.SchemeNPX, runner.SchemeUVX, runner.SchemeGo}, scheme) {
+			return fmt.Errorf("%s: runtimeImages: %s: write npx, uvx or go", path, edge.Brief(scheme))
+		}
+		if err := runner.CheckBase(d.RuntimeImages[scheme], nil); err != nil {
+			return fmt.Errorf("%s: runtimeImages: %s: %s", path, scheme, err)
+		}
+	}
 	return nil
+}
+
+// RuntimeImage is the base of the image that is built for a server such as npx://PACKAGE; ""
+// for the usual one.
+func (d *Defaults) RuntimeImage(server string) string {
+	scheme, _, ok := strings.Cut(server, "://")
+	if !ok {
+		return ""
+	}
+	return d.RuntimeImages[scheme]
+}
+
+// Ports are the ports of doors without a given one; see workload.KeeperOptions. The file is read
+// each time, so that a manager need not start again.
+func Ports(paths workload.Paths) func() (first, last int, err error) {
+	return func() (first, last int, err error) {
+		d, err := ReadDefaults(filepath.Join(paths.Config, DefaultsName))
+		return d.Ports.first, d.Ports.last, err
+	}
 }
 
 // OfUser are the defaults in the directory of a user's configuration.

@@ -1,6 +1,7 @@
 package workloads
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -116,6 +117,7 @@ func (a *Commands) build(cmd *cobra.Command, x *buildFlags, word string) error {
 	if err != nil {
 		return err
 	}
+	r.RuntimeImage = cmp.Or(r.RuntimeImage, defaults.RuntimeImage(word))
 	ctx, stop := cli.UntilSignal(cmd)
 	defer stop()
 	log := slog.New(slog.NewTextHandler(a.Err, &slog.HandlerOptions{Level: slog.LevelWarn}))
