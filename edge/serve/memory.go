@@ -23,13 +23,15 @@ const (
 	worthGiving = 6 << 20
 )
 
-// memory returns unused memory to the system. It belongs to one goroutine.
+// memory returns unused memory to the system, and has the process forget pages of its program
+// that it may not need any more. It belongs to one goroutine.
 type memory struct {
 	samples []metrics.Sample
 	cycles  uint64    // collections so far
 	changed time.Time // when the last one was seen
 	gave    time.Time
 	left    uint64 // bytes in use after that
+	forgot  uint64 // collections when the program was forgotten; see forgetProgram
 }
 
 func newMemory() *memory {
@@ -50,13 +52,21 @@ func (m *memory) look(now time.Time) bool {
 		m.cycles, m.changed = cycles, now
 		return false
 	}
-	if now.Sub(m.changed) < restsFor || now.Sub(m.gave) < givesEvery || objects-min(live, objects)+free < worthGiving && live < m.left+worthGiving {
+	if now.Sub(m.changed) < restsFor {
 		return false
 	}
-	debug.FreeOSMemory()
-	metrics.Read(m.samples)
-	m.gave, m.left = now, m.samples[2].Value.Uint64()
-	return true
+	give := now.Sub(m.gave) >= givesEvery && (objects-min(live, objects)+free >= worthGiving || live >= m.left+worthGiving)
+	if give {
+		debug.FreeOSMemory()
+		metrics.Read(m.samples)
+		m.gave, m.left = now, m.samples[2].Value.Uint64()
+		cycles = m.samples[0].Value.Uint64()
+	}
+	if cycles != m.forgot { // so much was done since that its pages are there again
+		m.forgot = cycles
+		forgetProgram()
+	}
+	return give
 }
 
 // mostForValues is how many bytes the values of workflows take in all, a quarter of it by one
