@@ -213,6 +213,15 @@ func TaskOf(thread *starlark.Thread) *Task { return taskOf(thread).outer() }
 // of the path in errors.
 func JSON(name string, v starlark.Value) ([]byte, error) { return (&encoder{}).json(name, v) }
 
+// AppendJSON appends what JSON returns.
+func AppendJSON(b []byte, name string, v starlark.Value) ([]byte, error) {
+	if s, ok := v.(starlark.String); ok && len(s) < MaxOut/8 && utf8.ValidString(string(s)) {
+		return appendString(b, string(s)), nil
+	}
+	text, err := JSON(name, v)
+	return append(b, text...), err
+}
+
 // JSON is JSON, and counts the work and the text.
 func (t *Task) JSON(name string, v starlark.Value) ([]byte, error) {
 	text, err := (&encoder{payer: t.t.run.meter, thread: t.t.thread}).json(name, v)

@@ -152,11 +152,7 @@ func (t *Tool) Run(ctx context.Context, x *edge.Exchange, arguments []byte, _ fu
 			c.Late()
 		}
 	}
-	result := out.Result()
-	if x.Era == mcp.Modern {
-		result = mcp.Change(result, nil, mcp.With("resultType", `"complete"`))
-	}
-	return x.Reply(result)
+	return x.Reply(out.Result(x.Era == mcp.Modern))
 }
 
 // run is one run of a workflow.

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 )
 
@@ -44,6 +45,7 @@ func (m *Message) Code() int {
 
 // AppendResult appends an answer; result is JSON text.
 func AppendResult(dst, id, result []byte) []byte {
+	dst = slices.Grow(dst, len(id)+len(result)+40)
 	dst = append(append(dst, `{"jsonrpc":"2.0","id":`...), id...)
 	dst = append(append(dst, `,"result":`...), result...)
 	return append(dst, '}')

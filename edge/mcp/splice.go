@@ -232,6 +232,13 @@ func before(object []byte, drop []string, set []Member) (out []byte, ok bool) {
 
 // AppendObject appends an object of these members.
 func AppendObject(dst []byte, members ...Member) []byte {
+	if dst == nil {
+		n := 2
+		for _, m := range members {
+			n += len(m.Name) + len(m.Value) + len(`"":,`)
+		}
+		dst = make([]byte, 0, n)
+	}
 	dst = append(dst, '{')
 	for i, m := range members {
 		if i > 0 {

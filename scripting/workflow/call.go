@@ -94,7 +94,7 @@ func (r *run) arguments(tool string, known *Tool, given *starlark.Dict) ([]byte,
 		return []byte("{}"), nil
 	}
 	types := known.propertyTypes()
-	b := []byte{'{'}
+	b := append(make([]byte, 0, 128), '{')
 	for key, v := range given.Entries() {
 		name, ok := starlark.AsString(key)
 		if !ok {
@@ -112,11 +112,10 @@ func (r *run) arguments(tool string, known *Tool, given *starlark.Dict) ([]byte,
 			b = append(b, value...)
 			continue
 		}
-		value, err := scripting.JSON("arguments", v)
-		if err != nil {
+		var err error
+		if b, err = scripting.AppendJSON(b, "arguments", v); err != nil {
 			return nil, failed("tool %q: %s", tool, err)
 		}
-		b = append(b, value...)
 	}
 	if b = append(b, '}'); len(b) > scripting.MaxOut {
 		return nil, failed("tool %q: arguments: larger than %d bytes", tool, scripting.MaxOut)
@@ -147,9 +146,15 @@ func outputOf(result []byte) ([]byte, error) {
 	if s := mcp.Lookup(result, "structuredContent"); s != nil {
 		return s, nil
 	}
+	all := mcp.Elements(mcp.Lookup(result, "content"))
+	if len(all) == 1 { // as most answers
+		if text := mcp.Lookup(all[0], "text"); text != nil && mcp.String(mcp.Lookup(all[0], "type")) == "text" {
+			return append(append(append(make([]byte, 0, len(text)+9), `{"text":`...), text...), '}'), nil
+		}
+	}
 	counts := map[string]int{}
 	b := []byte{'{'}
-	for _, c := range mcp.Elements(mcp.Lookup(result, "content")) {
+	for _, c := range all {
 		kind := mcp.String(mcp.Lookup(c, "type"))
 		value, name := mcp.Lookup(c, "data"), fmt.Sprintf("%s_%d", kind, counts[kind])
 		switch kind {

@@ -41,7 +41,17 @@ func dataOf(v starlark.Value) (any, error) {
 	return c.value(v, 0)
 }
 
-type converter struct{ left int }
+// readable is the error of dataOf, without what it makes: most outputs are read by no template.
+func readable(v starlark.Value) error {
+	c := converter{left: maxData, dry: true}
+	_, err := c.value(v, 0)
+	return err
+}
+
+type converter struct {
+	left int
+	dry  bool // nothing is made
+}
 
 func (c *converter) value(v starlark.Value, depth int) (any, error) {
 	if c.left--; c.left < 0 {
@@ -53,6 +63,9 @@ func (c *converter) value(v starlark.Value, depth int) (any, error) {
 	case starlark.Bool:
 		return bool(v), nil
 	case starlark.String:
+		if c.dry {
+			return nil, nil
+		}
 		return string(v), nil
 	case starlark.Int:
 		if n, ok := v.Int64(); ok {
@@ -70,7 +83,10 @@ func (c *converter) value(v starlark.Value, depth int) (any, error) {
 	}
 	switch v := v.(type) {
 	case *starlark.Dict:
-		m := make(map[string]any, v.Len())
+		var m map[string]any
+		if !c.dry {
+			m = make(map[string]any, v.Len())
+		}
 		for key, x := range v.Entries() {
 			name, ok := starlark.AsString(key)
 			if n, isInt := key.(starlark.Int); isInt {
@@ -81,20 +97,28 @@ func (c *converter) value(v starlark.Value, depth int) (any, error) {
 			if !ok {
 				return nil, fmt.Errorf("a key of type %s has no JSON form", key.Type())
 			}
-			var err error
-			if m[name], err = c.value(x, depth+1); err != nil {
+			value, err := c.value(x, depth+1)
+			if err != nil {
 				return nil, err
+			}
+			if !c.dry {
+				m[name] = value
 			}
 		}
 		return m, nil
 	case starlark.Sequence:
-		list := make([]any, 0, min(v.Len(), c.left+1))
+		var list []any
+		if !c.dry {
+			list = make([]any, 0, min(v.Len(), c.left+1))
+		}
 		for x := range starlark.Elements(v) {
 			e, err := c.value(x, depth+1)
 			if err != nil {
 				return nil, err
 			}
-			list = append(list, e)
+			if !c.dry {
+				list = append(list, e)
+			}
 		}
 		return list, nil
 	}

@@ -218,7 +218,7 @@ func TestRows(t *testing.T) {
 			r.check(t, seen)
 
 			again, twin := play(t, parse(t, asScript(w, tool)), r.args, replies)
-			if a, b := string(out.Result()), string(again.Result()); a != b {
+			if a, b := string(out.Result(false)), string(again.Result(false)); a != b {
 				t.Errorf("steps:  %s\nscript: %s\n%s", a, b, w.Show())
 			}
 			slices.Sort(seen.events) // what happens at one moment has no order

@@ -50,8 +50,8 @@ type Failure struct {
 	Completed []string `json:"completed"` // ids of the steps that were completed, in that order
 }
 
-// Result returns the JSON text of a CallToolResult.
-func (o *Outcome) Result() []byte {
+// Result returns the JSON text of a CallToolResult, for a client of the modern era or another.
+func (o *Outcome) Result(modern bool) []byte {
 	text, structured, failed := "", o.Value, false
 	switch {
 	case o.Arguments != "":
@@ -68,7 +68,11 @@ func (o *Outcome) Result() []byte {
 		}{o.Error})
 		structured, failed = told, true
 	}
-	b := append(make([]byte, 0, len(text)+len(text)/8+len(structured)+80), `{"content":[{"type":"text","text":`...)
+	b := append(make([]byte, 0, len(text)+len(text)/4+len(structured)+100), '{')
+	if modern {
+		b = append(b, `"resultType":"complete",`...)
+	}
+	b = append(b, `"content":[{"type":"text","text":`...)
 	b = append(mcp.AppendString(b, text), "}]"...)
 	if structured != nil {
 		b = append(append(b, `,"structuredContent":`...), structured...)

@@ -35,7 +35,6 @@ type handle struct {
 	status  string
 	ended   bool
 	output  starlark.Value // nil for none
-	data    any            // the output as templates read it
 	content starlark.Value // of an answer; nil for none
 	err     string
 	attempt int // the last one
@@ -100,13 +99,13 @@ func (h *handle) wait(t *scripting.Task) error {
 // step begins a step, as soon as those that it waits for have ended.
 func (r *run) step(t *scripting.Task, args starlark.Tuple, named []starlark.Tuple) (starlark.Value, error) {
 	h := &handle{run: r, task: t, status: statusRunning}
-	var (
+	var given struct { // in one piece
 		after     *starlark.List
 		when, def starlark.Value
 		timeout   string
-	)
+	}
 	h.onError = "abort"
-	if err := starlark.UnpackArgs("step", args, named, "id", &h.id, "work", &h.work, "after?", &after, "when??", &when, "on_error?", &h.onError, "default??", &def, "timeout?", &timeout); err != nil {
+	if err := starlark.UnpackArgs("step", args, named, "id", &h.id, "work", &h.work, "after?", &given.after, "when??", &given.when, "on_error?", &h.onError, "default??", &given.def, "timeout?", &given.timeout); err != nil {
 		return nil, err
 	}
 	switch {
@@ -120,17 +119,17 @@ func (r *run) step(t *scripting.Task, args starlark.Tuple, named []starlark.Tupl
 		return nil, fmt.Errorf("step: on_error is %s, and must be abort or continue", shown(h.onError))
 	}
 	var err error
-	if h.when, err = callable("step", "when", when); err != nil {
+	if h.when, err = callable("step", "when", given.when); err != nil {
 		return nil, err
 	}
-	if h.timeout, err = duration("step", timeout, defaultStepTimeout); err != nil {
+	if h.timeout, err = duration("step", given.timeout, defaultStepTimeout); err != nil {
 		return nil, err
 	}
-	if def != nil && def != starlark.None {
-		h.def = def
+	if given.def != nil && given.def != starlark.None {
+		h.def = given.def
 	}
-	if after != nil {
-		for v := range starlark.Elements(after) {
+	if given.after != nil {
+		for v := range starlark.Elements(given.after) {
 			other, ok := v.(*handle)
 			if !ok {
 				return nil, fmt.Errorf("step: after: %s is no step", v.Type())
@@ -224,8 +223,7 @@ func (r *run) do(t *scripting.Task, h *handle) error {
 		v, err = t.Call(h.work)
 	}
 	if err == nil && r.over(t) == nil {
-		var bad error
-		if h.data, bad = dataOf(v); bad != nil {
+		if bad := readable(v); bad != nil {
 			err = failed("its output: %s", bad)
 		}
 	}
@@ -280,9 +278,6 @@ func (h *handle) end(status string, output starlark.Value, err string) {
 	}
 	if output != nil {
 		output.Freeze()
-		if status != statusCompleted { // defaults
-			h.data, _ = dataOf(output) // which stand in the text
-		}
 	}
 	if h.content != nil {
 		h.content.Freeze()
@@ -306,7 +301,7 @@ func (h *handle) shown() map[string]any {
 		shown["error"] = h.err
 	}
 	if h.output != nil {
-		shown["output"] = h.data
+		shown["output"], _ = dataOf(h.output) // of which readable has seen that it can be read, or which stands in the text
 	}
 	if h.content != nil {
 		if data, bad := dataOf(h.content); bad == nil {

@@ -181,7 +181,7 @@ func TestX38ToolsGone(t *testing.T) {
 	if told(out) != `failed step "b": tool "w.text": not found` || strings.Join(seen.calls, "|") != "w.echo{}" {
 		t.Errorf("between: %s %q", told(out), seen.calls)
 	}
-	if got := string(out.Result()); got != `{"content":[{"type":"text","text":"Workflow execution failed: step \"b\": tool \"w.text\": not found"}],"structuredContent":{"error":{"workflow":"flow","step":"b","message":"step \"b\": tool \"w.text\": not found","completed":["a"]}},"isError":true}` {
+	if got := string(out.Result(false)); got != `{"content":[{"type":"text","text":"Workflow execution failed: step \"b\": tool \"w.text\": not found"}],"structuredContent":{"error":{"workflow":"flow","step":"b","message":"step \"b\": tool \"w.text\": not found","completed":["a"]}},"isError":true}` {
 		t.Errorf("result: %s", got)
 	}
 }
@@ -212,8 +212,8 @@ steps:
 - {id: loop, type: forEach, collection: "[1,2,3]", step: {tool: w.hang, onError: {action: continue}}}
 - {id: after, tool: w.echo, dependsOn: [call]}`))
 	out, seen := play(t, w, "", func(w *world) { w.replies = []*workflow.Reply{nil} })
-	if !out.TimedOut || out.Took != 30*time.Second || string(out.Result()[:70]) != `{"content":[{"type":"text","text":"Workflow execution timeout exceeded` {
-		t.Errorf("%v %s %s", out.TimedOut, out.Took, out.Result())
+	if !out.TimedOut || out.Took != 30*time.Second || string(out.Result(false)[:70]) != `{"content":[{"type":"text","text":"Workflow execution timeout exceeded` {
+		t.Errorf("%v %s %s", out.TimedOut, out.Took, out.Result(false))
 	}
 	for id, n := range terminals(seen) {
 		if n != 1 {
