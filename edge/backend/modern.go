@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -48,9 +49,10 @@ func (b *Backend) modernCall(ctx context.Context, x *edge.Exchange, m *mcp.Messa
 	}
 	info := mcp.MethodOf(m.Method)
 	now := time.Now()
+	body, id, token := b.kept(m, raw)
 	o := outgoing{
 		method: "POST", version: mcp.V2607, rpc: headerText(m.Method), params: params,
-		body: raw, x: x, forward: x.Forward, silence: b.silence(x.Client), now: now, until: now.Add(b.Cap),
+		body: body, x: x, forward: x.Forward, silence: b.silence(x.Client), now: now, until: now.Add(b.Cap),
 	}
 	switch {
 	case info.Target == "":
@@ -62,20 +64,16 @@ func (b *Backend) modernCall(ctx context.Context, x *edge.Exchange, m *mcp.Messa
 	if m.Method == "subscriptions/listen" {
 		o.silence, o.until = 0, time.Time{} // a stream that lasts as long as the client wants it
 	}
-	answer, id := x.Answer(), m.IDText()
-	if !mcp.Kept(id) && m.Method != "subscriptions/listen" { // whose news are tagged with it
-		id = strconv.AppendUint(nil, b.numbers.Add(1), 10)
-		o.body = mcp.Splice(nil, raw, m.WithID(id))
-	}
+	answer := x.Answer()
 	status, err := b.peer.converse(ctx, &o, id, &answer.Message, func(n *mcp.Message, _ *reply) {
 		if n.Kind == mcp.Request {
 			b.Log.Warn("backend sent a request on a stream of the modern era; dropped", "backend", b.Name, "method", n.Method)
 			return
 		}
-		if !wanted(m, n) {
+		if !wanted(m, n, token) {
 			return
 		}
-		_ = x.Client.Send(n)
+		_ = x.Client.Send(asAsked(m, n, id))
 	})
 	if err != nil {
 		if m.Method == "subscriptions/listen" && ctx.Err() != nil {
@@ -88,12 +86,50 @@ func (b *Backend) modernCall(ctx context.Context, x *edge.Exchange, m *mcp.Messa
 	if answer.Kind == mcp.Invalid {
 		return nil, nil // a notification
 	}
-	if !mcp.Kept(m.IDText()) {
-		if err := answer.Decode(mcp.Splice(nil, answer.Raw, answer.WithID(m.IDText()))); err != nil {
+	if own := m.IDText(); !bytes.Equal(id, own) {
+		edits := append(make([]mcp.Edit, 0, 2), answer.WithID(own))
+		if tag := answer.Meta(mcp.MetaSubscription); tag.OK() {
+			edits = append(edits, mcp.Edit{Span: tag, With: own})
+		}
+		if err := answer.Decode(mcp.Splice(nil, answer.Raw, edits...)); err != nil {
 			return nil, nonsense(err)
 		}
 	}
 	return modernAnswer(answer, status, translate)
+}
+
+// kept returns the text of a request, and the id and the progress token that it has there: a
+// number in their place where a server may round them, since it would answer to another.
+func (b *Backend) kept(m *mcp.Message, raw []byte) (body, id, token []byte) {
+	id, token = m.IDText(), m.Meta("progressToken").Of(m.Raw)
+	if mcp.Kept(id) && mcp.Kept(token) {
+		return raw, id, token
+	}
+	id = strconv.AppendUint(nil, b.numbers.Add(1), 10)
+	edits := append(make([]mcp.Edit, 0, 2), m.WithID(id))
+	if token != nil {
+		token = id
+		edits = append(edits, mcp.Edit{Span: m.Meta("progressToken"), With: id})
+	}
+	return mcp.Splice(nil, raw, edits...), id, token
+}
+
+// asAsked returns a notification of the stream of m, which was sent under an id, in the words
+// of m: with its own token, and tagged with its own id.
+func asAsked(m, n *mcp.Message, id []byte) *mcp.Message {
+	if bytes.Equal(id, m.IDText()) {
+		return n
+	}
+	edit := mcp.Edit{Span: n.Meta(mcp.MetaSubscription), With: m.IDText()}
+	if n.Method == "notifications/progress" {
+		edit = mcp.Edit{Span: n.Get("progressToken"), With: m.Meta("progressToken").Of(m.Raw)}
+	}
+	if edit.OK() {
+		if own, err := mcp.Decode(mcp.Splice(nil, n.Raw, edit)); err == nil {
+			return own
+		}
+	}
+	return n
 }
 
 // localCall is modernCall to a local server.
@@ -212,14 +248,13 @@ func refused(id []byte, r *refusal) *edge.Response {
 }
 
 // wanted reports whether a notification may go to the client that sent m:
-// progress only under its own token, log messages only when it set a level, and changes only
+// progress only under its token, which the server knows as token, log messages only when it set a level, and changes only
 // where it listens for them (2026-07-28, basic/utilities/progress, server/utilities/logging and
 // basic/patterns/subscriptions).
-func wanted(m, n *mcp.Message) bool {
+func wanted(m, n *mcp.Message, token []byte) bool {
 	switch n.Method {
 	case "notifications/progress":
-		token := m.Meta("progressToken")
-		return token.OK() && mcp.SameID(token.Of(m.Raw), n.Get("progressToken").Of(n.Raw))
+		return token != nil && mcp.SameID(token, n.Get("progressToken").Of(n.Raw))
 	case "notifications/message":
 		return m.Meta(mcp.MetaLogLevel).OK()
 	case "notifications/cancelled", "notifications/resources/updated", "notifications/subscriptions/acknowledged",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -438,6 +439,57 @@ func TestSubscriptionsOfAModernBackend(t *testing.T) {
 	r.Next()
 	r.Close()
 	edgetest.Receive(t, gone, "the end of the backend's stream")
+}
+
+// A modern server whose reader of JSON rounds numbers answers, tells of progress and of changes
+// under numbers that it can keep; the client hears of all of it under its own.
+func TestServerThatRoundsNumbers(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, edgetest.Modern)
+	rounded := func(number string) string {
+		v, err := strconv.ParseFloat(number, 64)
+		if err != nil {
+			return number
+		}
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	tagged := func(id string) string { return `{"io.modelcontextprotocol/subscriptionId":` + id + `}` }
+	f.back.Always("subscriptions/listen", func(c *edgetest.Call) {
+		id := rounded(c.ID())
+		c.Event(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":` + tagged(id) + `,"notifications":{"toolsListChanged":true}}}`)
+		c.Event(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":` + tagged(id) + `}}`)
+		c.Event(`{"jsonrpc":"2.0","id":` + id + `,"result":{"resultType":"complete","_meta":` + tagged(id) + `}}`)
+	})
+	f.back.Always("tools/call", func(c *edgetest.Call) {
+		c.Notify("notifications/progress", `{"progressToken":`+rounded(c.Token())+`,"progress":1}`)
+		c.Event(`{"jsonrpc":"2.0","id":` + rounded(c.ID()) + `,"result":{"resultType":"complete","content":[]}}`)
+	})
+	for _, number := range []string{"7", `"7.0"`, "9007199254740993", "123456789012345678901234567890"} {
+		r := f.client.Modern(number, "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`)
+		all := r.Rest()
+		if len(all) != 3 {
+			t.Fatalf("%s: %d events: %s", number, len(all), all)
+		}
+		for i, e := range all {
+			m := edgetest.Parse(t, e.Data)
+			in := m.Params
+			if i == 2 {
+				in = m.Result
+			}
+			if got := edgetest.Member(string(in), "_meta"); got != tagged(number) || i == 2 && string(m.ID) != number {
+				t.Errorf("%s: %s", number, e.Data)
+			}
+		}
+	}
+	for _, client := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
+		c := f.callerOf(t, client, "")
+		for _, number := range []string{"7", "9007199254740993", "1.0", "-0", "1e2"} {
+			all := c.call(t, "1", "{}", `"progressToken":`+number).Rest()
+			if len(all) != 2 || edgetest.Member(string(edgetest.Parse(t, all[0].Data).Params), "progressToken") != number {
+				t.Errorf("%s, progress token %s: %s", client, number, all)
+			}
+		}
+	}
 }
 
 // A modern server must not send requests on a stream; one that does is not
