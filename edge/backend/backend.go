@@ -163,6 +163,9 @@ func Open(c Config) (*Backend, error) {
 		}
 		b.peer = newPeer(u, pool, &c)
 		b.peer.stray = b.stray
+		b.peer.missed = func(err error) {
+			b.Log.Warn("backend sent what is no message on a stream; passed over", "backend", b.Name, "error", err)
+		}
 		b.peer.credentials.taken = b.taken
 	}
 	b.numbers.Store(startOfNumbers())

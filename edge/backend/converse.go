@@ -321,8 +321,9 @@ func (r *reply) events(ctx context.Context, id []byte, m *mcp.Message, before fu
 			}
 			r.finish(body)
 			return nil
-		case err != nil && notifies(e.Data):
-			r.wait() // it is missed, and the answer is still to come
+		case err != nil && tells(e.Data):
+			r.peer.missed(err)
+			r.wait() // the answer is still to come
 		case err != nil:
 			r.close()
 			return nonsense(err)
@@ -345,10 +346,14 @@ func (r *reply) events(ctx context.Context, id []byte, m *mcp.Message, before fu
 	}
 }
 
-// notifies reports whether what is no message would be a notification.
-func notifies(text []byte) bool {
-	method, _ := mcp.Begins(text[:min(len(text), maxLook)])
-	return bytes.HasPrefix(method, []byte(`"notifications/`))
+// tells reports whether what is no message would be a notification or a question, and no answer.
+func tells(text []byte) bool {
+	method, id := mcp.Begins(text)
+	if id != nil { // of a question, some say it first
+		rest := text[cap(text)-cap(id)+len(id):]
+		method, _ = mcp.Begins(append([]byte{'{'}, rest...))
+	}
+	return method != nil
 }
 
 // endWait is how long the end of a stream is waited for after its answer, for

@@ -28,12 +28,13 @@ type peer struct {
 	limit  int // bytes of one message
 
 	credentials *credentials
-	stray       func() // told of an answer to a request that is another's
+	stray       func()      // told of an answer to a request that is another's
+	missed      func(error) // told of a notification or a question that cannot be read
 }
 
 func newPeer(u *url.URL, p *wire.Pool, c *Config) *peer {
 	return &peer{
-		pool: p, url: u, target: u.RequestURI(), agent: c.Agent, limit: c.MaxMessage, stray: func() {},
+		pool: p, url: u, target: u.RequestURI(), agent: c.Agent, limit: c.MaxMessage, stray: func() {}, missed: func(error) {},
 		credentials: &credentials{configured: c.Credential},
 	}
 }

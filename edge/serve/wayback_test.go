@@ -492,6 +492,36 @@ func TestServerThatRoundsNumbers(t *testing.T) {
 	}
 }
 
+// A question that cannot be read is passed over, and the call that it came in goes on.
+func TestQuestionThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	cells(t, func(t *testing.T, f *front, c caller) {
+		for _, text := range []string{
+			`{"jsonrpc":"2.0","id":7,"method":"elicitation/create","params":{"message":"a","message":"b"}}`,
+			`{"jsonrpc":"2.0","method":"roots/list","id":8,"params":7}`,
+			`{"id":"9","jsonrpc":"2.0","method":"ping","x":"\ud800"}`,
+			`{"jsonrpc":"2.0","method":"notifications/message","params":{"data":1,"data":2}}`,
+		} {
+			f.back.Once("tools/call", func(c *edgetest.Call) {
+				c.Event(text)
+				c.Result(`{"resultType":"complete","content":[]}`)
+			})
+			if m := c.call(t, "7", "{}").Message(); m.Error != nil {
+				t.Errorf("%s: %+v", text, m.Error)
+			}
+		}
+		if f.back.Era != edgetest.SSE && !strings.Contains(f.Log(), "passed over") {
+			t.Error("the log says nothing of it")
+		}
+		f.back.Once("tools/call", func(c *edgetest.Call) {
+			c.Event(`{"jsonrpc":"2.0","id":` + c.ID() + `,"result":{"method":"x","a":1,"a":2}}`)
+		})
+		if m := c.call(t, "7", "{}").Message(); m.Error == nil || m.Error.Code != 502 {
+			t.Errorf("an answer that cannot be read: %+v", m)
+		}
+	})
+}
+
 // A modern server must not send requests on a stream; one that does is not
 // heard, and the call goes on.
 func TestRequestOnAModernStream(t *testing.T) {
