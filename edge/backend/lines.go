@@ -25,7 +25,9 @@ type lines struct {
 	followed  atomic.Uint64 // which version of the news it is subscribed to
 	following sync.Mutex    // whoever has it subscribes
 	pace      pace
-	wishes    string // id of the subscription to resources; "" for none; following guards it
+	wishes    string        // id of the subscription to resources; "" for none; following guards it, and the next two
+	asked     time.Time     // when the edge last asked for news
+	rest      time.Duration // how long it waits before it asks again
 
 	served atomic.Bool // it has been used for others than the edge itself
 
@@ -39,6 +41,7 @@ type lines struct {
 // hears is who hears what comes on a stream besides answers.
 type hears struct {
 	beside  func(*mcp.Message) // takes a message, and may keep it; called by one goroutine
+	noNews  func(id []byte)    // told that the server has ended a subscription of the edge's own; nil for nobody
 	ended   func()             // told of the end of the stream, but where close was called
 	listens func() bool        // whether somebody hears what belongs to no call; nil for never
 }
@@ -291,6 +294,10 @@ func (l *lines) hear(m *mcp.Message) {
 		return
 	}
 	id := m.IDText()
+	if h := l.hears.Load(); m.Kind == mcp.Result && h.noNews != nil && ofNews(id) { // an error says that there are none
+		h.noNews(id)
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	i := -1

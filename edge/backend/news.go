@@ -252,6 +252,7 @@ func (l *lane) listenForNews(at *lines) {
 		return
 	}
 	ask := func(id string, wish Wish) {
+		at.asked = time.Now()
 		params := mcp.Change(nil, nil,
 			mcp.Raw("_meta", mcp.Change(nil, nil, mcp.Caller{Info: l.b.Info}.Members()...)),
 			mcp.Raw("notifications", wish.text()))
@@ -261,7 +262,9 @@ func (l *lane) listenForNews(at *lines) {
 		can := func(kind string) bool { return string(mcp.Lookup(in.Capabilities, kind, "listChanged")) == "true" }
 		wish := Wish{Tools: can("tools"), Prompts: can("prompts"), Resources: can("resources")}
 		if wish.Tools || wish.Prompts || wish.Resources {
+			at.following.Lock()
 			ask(edge.NewsID, wish)
+			at.following.Unlock()
 		}
 	}
 	version := l.b.news.version.Load()
@@ -286,6 +289,45 @@ func (l *lane) listenForNews(at *lines) {
 		}
 	}
 	at.followed.Store(version)
+}
+
+// ofNews reports whether an id is that of a request of listenForNews.
+func ofNews(id []byte) bool { return bytes.HasPrefix(id, []byte(`"weir-news`)) }
+
+const firstRest, longestRest = time.Second, 30 * time.Second // before news are asked for again
+
+// noNews asks a process for news again that has ended a subscription of the edge's own: after a
+// rest, which is longer each time where that does not last.
+func (l *lane) noNews(at *lines, id []byte) {
+	at.following.Lock()
+	defer at.following.Unlock()
+	lists := string(id) == edge.NewsID
+	if !lists && string(id) != at.wishes { // another has taken its place
+		return
+	}
+	if at.rest = min(2*at.rest, longestRest); at.rest == 0 || time.Since(at.asked) > time.Minute {
+		at.rest = firstRest
+	}
+	time.AfterFunc(at.rest, func() {
+		defer edge.Contain(l.b.Log, "news")
+		if lists {
+			at.news.Store(false)
+		} else {
+			at.following.Lock()
+			at.wishes = ""
+			at.followed.Store(0)
+			at.following.Unlock()
+		}
+		if !l.b.ears.some.Load() || at.dead() {
+			return // whoever listens next asks
+		}
+		l.listenForNews(at)
+		for _, list := range []string{"tools", "prompts", "resources"} { // may have changed meanwhile
+			if n, err := mcp.Decode(mcp.AppendRequest(nil, nil, "notifications/"+list+"/list_changed", nil)); err == nil && lists {
+				l.b.ears.changed(n)
+			}
+		}
+	})
 }
 
 // heardNews passes on what a process of the edge's own was asked for by listenForNews.

@@ -300,3 +300,54 @@ func TestNewsThatTheServerEnds(t *testing.T) {
 		}
 	}
 }
+
+// TestNewsAreAskedForAgain: the edge asks a modern process again for the changes of lists when it
+// has ended that subscription, and looks for what has changed meanwhile.
+func TestNewsAreAskedForAgain(t *testing.T) {
+	for name, mode := range modes {
+		for how, end := range map[string]string{
+			"an answer":      `{"jsonrpc":"2.0","id":"weir-news","result":{"resultType":"complete"}}`,
+			"a cancellation": `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"weir-news","reason":"the end"}}`,
+		} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				t.Parallel()
+				b := &behind{t: t, file: t.TempDir() + "/told"}
+				b.Edge = edgetest.StartPlan(t, plannedAs(t, several), edgetest.With(serve.WithWorkloads(func(s serve.Starting) (backend.Local, error) {
+					return stdio.New(stdio.Config{Name: s.Workload.Name, Digest: s.Digest, Mode: mode, Timeout: 3 * time.Second, Starter: program(t, "modern", b.file+s.Workload.Name)})
+				})))
+				b.file += "one"
+				c := b.NewClient().As(edgetest.Modern, "")
+				listed := func() string { return c.Ask("1", "tools/list", "").Result() }
+				await(t, "both backends are there", func() bool {
+					r, err := c.TryAsk("1", "tools/list", "")
+					if err != nil {
+						return false
+					}
+					text, err := r.TryAnswer()
+					return err == nil && strings.Contains(string(text), "one_notify") && strings.Contains(string(text), "two_notify")
+				})
+				call := func(arguments string) { c.CallTool("2", "one_notify", arguments).Result() }
+				call(`{"method":"notifications/x"}`)
+				asked := func() int { return len(b.told(edge.NewsID)) }
+				await(t, "the process is asked", func() bool { return asked() == 1 })
+				call(`{"tool":"meanwhile","method":"notifications/x","end":` + strconv.Quote(end) + `}`)
+				await(t, "the process is asked again", func() bool { return asked() == 2 })
+				await(t, "what has changed meanwhile", func() bool { return strings.Contains(listed(), "one_meanwhile") })
+				call(`{"tool":"later","method":"notifications/tools/list_changed"}`)
+				await(t, "what changes later", func() bool { return strings.Contains(listed(), "one_later") })
+				if mode == stdio.Shared {
+					return // a client's own subscription is one of that process
+				}
+				news := hears(t, c)
+				call(`{"method":"notifications/x"}`)
+				resources := func() []string { return b.told(`"weir-news-`) }
+				await(t, "the process is asked for resources", func() bool { return len(resources()) == 1 })
+				call(`{"method":"notifications/x","end":` + strconv.Quote(strings.ReplaceAll(end, `"weir-news"`, strings.Fields(resources()[0])[2])) + `}`)
+				await(t, "the process is asked for them again", func() bool { return len(resources()) == 2 })
+				call(`{"uri":"a:b","method":"notifications/resources/updated"}`)
+				for news.NextMessage().Method != "notifications/resources/updated" {
+				}
+			})
+		}
+	}
+}

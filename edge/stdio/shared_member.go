@@ -104,10 +104,11 @@ func (m *member) Send(raw []byte, edits []mcp.Edit) error {
 	case "subscriptions/listen":
 		if id == edge.NewsID {
 			s.news[m] = true
-			if len(s.news) > 1 {
+			if len(s.news) > 1 && !s.noNews {
 				s.mu.Unlock()
 				return nil // the process has been asked
 			}
+			s.noNews = false
 		}
 	case "notifications/cancelled":
 		s.drop(string(n.Get("requestId").Of(n.Raw)))
