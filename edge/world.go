@@ -88,6 +88,10 @@ type Upstreams interface {
 	// who has not signed in with that provider, or that what was issued cannot be
 	// renewed. What is of one principal is never returned for another, and who is not nil.
 	Upstream(ctx context.Context, who *Identity, provider string) (access, id Secret, err error)
+
+	// Refused tells that a backend did not take an access token of Upstream. An error of
+	// kind Unauthenticated says that there will be no other until who signs in again.
+	Refused(ctx context.Context, who *Identity, provider string, access Secret) error
 }
 
 // Nobody is Upstreams of which nobody has signed in: what credentials are judged with before
@@ -101,6 +105,9 @@ var ErrNobody = errors.New("nobody has signed in here")
 func (Nobody) Upstream(_ context.Context, _ *Identity, provider string) (access, id Secret, err error) {
 	return "", "", &Error{Kind: Unauthenticated, Op: "upstream " + provider + ": what it issued to users is in an edge that runs, and nowhere else", Err: ErrNobody}
 }
+
+// Refused is Upstreams.Refused.
+func (Nobody) Refused(context.Context, *Identity, string, Secret) error { return nil }
 
 // Env is the world that a part of a plan may touch once the plan goes live.
 type Env struct {

@@ -85,7 +85,8 @@ var crlf = []byte("\r\n")
 
 // sendWith is send with a credential. A 401 says that the backend did not run
 // the request: it is sent once more where the credential is another by then, as
-// one that is rotated is. The same one is never sent twice.
+// one that is rotated is. The same one is never sent twice. Where the user has to sign in again
+// for another, that is the error.
 func (p *peer) sendWith(ctx context.Context, o *outgoing, one *edge.Credential) (*reply, bool, error) {
 	c := p.credentials
 	with, err := p.write(ctx, o, one, 0)
@@ -95,7 +96,13 @@ func (p *peer) sendWith(ctx context.Context, o *outgoing, one *edge.Credential) 
 	defer func() { c.pads.Put(with) }()
 	r, wrote, err := p.once(ctx, o, with)
 	if err == nil && r.status == 401 && with.generation != 0 {
-		if fresh := p.another(ctx, o, one, with); fresh != nil {
+		fresh, lacks := p.another(ctx, o, one, with)
+		if edge.KindOf(lacks) == edge.Unauthenticated {
+			c.heard(r.status)
+			r.close()
+			return nil, false, lacks
+		}
+		if fresh != nil {
 			r.close()
 			c.pads.Put(with)
 			with = fresh
@@ -112,17 +119,14 @@ func (p *peer) sendWith(ctx context.Context, o *outgoing, one *edge.Credential) 
 }
 
 // another returns a request that was refused with another credential; nil when there
-// is none, or it cannot be had.
-func (p *peer) another(ctx context.Context, o *outgoing, one *edge.Credential, sent *pad) *pad {
+// is none, and an error where it cannot be had.
+func (p *peer) another(ctx context.Context, o *outgoing, one *edge.Credential, sent *pad) (*pad, error) {
 	fresh, err := p.write(ctx, o, one, sent.generation)
-	if err != nil {
-		return nil
-	}
-	if fresh.generation == sent.generation {
+	if err == nil && fresh.generation == sent.generation {
 		p.credentials.pads.Put(fresh)
-		return nil
+		fresh = nil
 	}
-	return fresh
+	return fresh, err
 }
 
 // heard notes how a request was answered.

@@ -90,3 +90,23 @@ func TestRequestIsSentAgainWhole(t *testing.T) {
 		t.Errorf("%q, %q", one, two)
 	}
 }
+
+// Who has to sign in again for a credential that is taken hears so: the refusal says nothing of that.
+func TestRefusedCredentialWantsALogin(t *testing.T) {
+	var got atomic.Int64
+	b := open(t, func(w http.ResponseWriter, r *http.Request) {
+		got.Add(1)
+		w.WriteHeader(401)
+	}, func(c *Config) {
+		c.Credential = &edge.Credential{Headers: []string{"X-Key"}, Attach: func(_ context.Context, o *edge.Outbound, set func(string, edge.Secret)) (uint64, error) {
+			if o.Refused {
+				return 0, edge.Errorf(edge.Unauthenticated, "attach", "sign in again")
+			}
+			set("X-Key", "revoked")
+			return 1, nil
+		}}
+	})
+	if _, err := b.Introduced(t.Context(), nil); edge.KindOf(err) != edge.Unauthenticated || got.Load() == 0 {
+		t.Errorf("%v after %d requests", err, got.Load())
+	}
+}

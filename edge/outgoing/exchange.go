@@ -129,6 +129,11 @@ func (p *personal) get(env edge.Env) (func(context.Context, *edge.Outbound) (any
 			if err := p.upstream(ctx, env.Upstreams, &a); err != nil {
 				return nil, 0, err
 			}
+			if r.Refused && p.same {
+				if err := env.Upstreams.Refused(ctx, a.Who, p.provider, a.Subject); err != nil {
+					return nil, 0, err
+				}
+			}
 		}
 		value, generation, err := cache.Get(ctx, way, &a)
 		if err != nil {

@@ -52,6 +52,13 @@ func (u *upstreams) Upstream(_ context.Context, who *edge.Identity, provider str
 	return both[0], both[1], nil
 }
 
+func (u *upstreams) Refused(_ context.Context, who *edge.Identity, provider string, access edge.Secret) error {
+	if access == "revoked" {
+		return edge.Errorf(edge.Unauthenticated, "upstream", "sign in again")
+	}
+	return nil
+}
+
 func (u *upstreams) set(provider, subject string, access, id edge.Secret) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -671,6 +678,12 @@ func TestUpstreamSubject(t *testing.T) {
 		}
 	}
 	who := identity("https://weir.example.com", "alice", "token of alice")
+	up.set("github", "alice", "revoked", "")
+	if line, _, err := shown(t, inject, who, false); err != nil || line != "Authorization: Bearer revoked" {
+		t.Error(line, err)
+	}
+	_, _, err := shown(t, inject, who, true)
+	refusedAs(t, "a token that the backend refuses, and nobody renews", err, edge.Unauthenticated)
 	for kind, err := range map[edge.Kind]error{
 		edge.Unauthenticated: edge.Errorf(edge.NotFound, "upstream", "sign in again"),
 		edge.Unavailable:     errors.New("down"),

@@ -16,6 +16,7 @@ import (
 // Times of a vault.
 const (
 	seenAge    = 10 * time.Second       // for which a value is used without a look at the records
+	refusedAge = time.Minute            // after a login, for which a backend's refusal says nothing of its token
 	leaseLife  = 10 * time.Second       // for which one replica alone renews
 	leaseSkew  = time.Minute            // by which the clocks of replicas may differ
 	waitResult = 5 * time.Second        // for what another replica renews
@@ -195,6 +196,28 @@ func (v *Vault) Upstream(ctx context.Context, who *edge.Identity, provider strin
 		return "", "", err
 	}
 	return t.Access, t.ID, nil
+}
+
+// Refused implements edge.Upstreams. A token that cannot be renewed is given up, as one that has
+// ended: nobody else would say that its provider has revoked it. One of the login just now is not:
+// another login would bring another like it, and no end.
+func (v *Vault) Refused(ctx context.Context, who *edge.Identity, provider string, access edge.Secret) error {
+	grant, _ := who.Claims["tsid"].(string)
+	p := spot{grant, provider}
+	t, err := v.Tokens(ctx, grant, provider)
+	if err != nil || t.Access != access || t.Refresh != "" || v.options.Now().Sub(t.Issued) < refusedAge {
+		return err
+	}
+	text, err := v.options.Records.Get(ctx, p.key())
+	r := readRecord(text)
+	if err != nil || r == nil || r.Access != string(access) || r.Refresh != "" {
+		return err
+	}
+	err = v.end(ctx, p, r, &Gone{provider, "a backend refuses the access token, and there is no refresh token"})
+	if changed(err) {
+		return nil
+	}
+	return err
 }
 
 // again is the error of somebody who has to sign in with a provider again.

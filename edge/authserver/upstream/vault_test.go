@@ -282,6 +282,41 @@ func TestNewLogin(t *testing.T) {
 	})
 }
 
+// TestRefusedByABackend is a token that a backend does not take, though it has not ended: without a
+// refresh token the user signs in again, but not at once after a login.
+func TestRefusedByABackend(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		one, two := w.replica(t, w.kept, w.clock.Now), w.replica(t, w.kept, w.clock.Now)
+		who := &edge.Identity{Issuer: ours, Subject: "alice", Claims: map[string]any{"tsid": "g"}}
+		w.keeps(t, one, "g")
+		refused := func(access edge.Secret, kind edge.Kind) {
+			t.Helper()
+			if err := two.Refused(t.Context(), who, "hub", access); kind == 0 && err != nil || kind != 0 && edge.KindOf(err) != kind {
+				t.Error(err)
+			}
+		}
+		w.clock.forward(2 * time.Minute)
+		refused("access-1", 0) // it can be renewed
+		w.logins[0].Refresh = ""
+		w.logins[0].Expires = time.Time{}
+		w.logins[0].Issued = w.clock.Now()
+		w.keeps(t, two, "g")
+		refused("access-1", 0) // of a login just now
+		w.clock.forward(2 * time.Minute)
+		refused("another", 0)
+		if w.gone.Load() != 0 {
+			t.Fatalf("the grant was told %d times", w.gone.Load())
+		}
+		refused("access-1", edge.Unauthenticated)
+		w.clock.forward(11 * time.Second)
+		for _, v := range []*upstream.Vault{one, two} {
+			if _, err := v.Tokens(t.Context(), "g", "hub"); edge.KindOf(err) != edge.Unauthenticated || w.gone.Load() != 1 {
+				t.Errorf("%v; the grant was told %d times", err, w.gone.Load())
+			}
+		}
+	})
+}
+
 // TestProviderDown is a provider that does not answer: the old token while it is good, then
 // an error, one attempt a second, and no logout.
 func TestProviderDown(t *testing.T) {
