@@ -113,9 +113,13 @@ func (e *refusal) lostSession() bool {
 	return e.status == 404 || e.status == 400 && strings.Contains(strings.ToLower(e.text), "session")
 }
 
-// limited is what a client is told of a backend that limits the rate: it can wait.
-func (e *refusal) limited(backend string, err error) error {
+// later is what a client is told of a backend that limits the rate, or says when it is there
+// again: it can wait.
+func (e *refusal) later(backend string, err error) error {
 	out := &edge.Error{Kind: edge.Limited, Op: err.Error(), After: e.after, Err: fmt.Errorf("backend %q limits the rate", backend)}
+	if e.status == 503 {
+		out.Kind, out.Err = edge.Overload, fmt.Errorf("backend %q unavailable for now", backend)
+	}
 	if e.after > 0 {
 		out.Data = fmt.Appendf(nil, `{"retryAfterSeconds":%d}`, int64((e.after+time.Second-1)/time.Second))
 	}
@@ -134,8 +138,8 @@ func (b *Backend) named(err error) error {
 	switch {
 	case kind == edge.Unavailable && errors.As(err, &over):
 		return &edge.Error{Kind: kind, Op: err.Error(), Err: fmt.Errorf("backend %q %w", b.Name, over)}
-	case kind == edge.Unavailable && errors.As(err, &refused) && refused.status == 429:
-		return refused.limited(b.Name, err)
+	case kind == edge.Unavailable && errors.As(err, &refused) && (refused.status == 429 || refused.status == 503 && refused.after > 0):
+		return refused.later(b.Name, err)
 	}
 	if (kind == edge.Unavailable || kind == edge.Timeout) && errors.As(err, new(*noCredential)) {
 		b.lacking(err)

@@ -272,8 +272,11 @@ func fault(tool string, code int, what string) workflow.Answer {
 func failed(tool string, failure []byte) workflow.Answer {
 	code, _ := strconv.Atoi(string(mcp.Lookup(failure, "code")))
 	a := fault(tool, code, edge.Clean(mcp.String(mcp.Lookup(failure, "message"))))
-	if seconds, err := strconv.ParseFloat(string(mcp.Lookup(failure, "data", "retryAfterSeconds")), 64); err == nil && code == 429 && seconds > 0 && seconds < 1e6 {
+	if seconds, err := strconv.ParseFloat(string(mcp.Lookup(failure, "data", "retryAfterSeconds")), 64); err == nil && (code == 429 || code == 503) && seconds > 0 && seconds < 1e6 {
 		a.Error.After = time.Duration(seconds * float64(time.Second))
+		if code == 503 {
+			return a
+		}
 		a.Error.Message = fmt.Sprintf("tool %q: rate limit exceeded, retry after %ss", edge.Brief(tool), strconv.FormatFloat(seconds, 'f', -1, 64))
 	}
 	return a

@@ -233,22 +233,23 @@ func TestWithoutABackend(t *testing.T) {
 	fails(t, c.Modern("4", "tools/list", ""), 502, 502, "4")
 }
 
-// TestBackendLimitsTheRate: a client of a backend that answers 429 is told so, and when it may
-// ask again; a step that is to be tried again waits so long.
+// TestBackendLimitsTheRate: a client of a backend that answers 429, or 503 with Retry-After, is told
+// so, and when it may ask again; a step that is to be tried again waits so long.
 func TestBackendLimitsTheRate(t *testing.T) {
 	cellsOf(t, func(t *testing.T, client, back edgetest.Era) {
 		f := composed(t, back, `compositeTools:
 - name: flow
   steps: [{id: a, tool: back.echo, arguments: {text: x}, onError: {action: retry, retryCount: 1, retryDelay: 10ms}}]`)
 		c := f.callerOf(t, client, "")
-		busy := func(after string) {
+		refuses := func(status int, after string) {
 			f.back.Once("tools/call", func(c *edgetest.Call) {
 				if after != "" {
 					c.Header().Set("Retry-After", after)
 				}
-				c.Text(429, "text/plain", "slow down")
+				c.Text(status, "text/plain", "slow down")
 			})
 		}
+		busy := func(after string) { refuses(429, after) }
 		for given, want := range map[string]string{"7": "7", "": "", "soon": "", "-1": "", "99999999": "86400", time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat): ""} {
 			busy(given)
 			r := c.request(t, "1", "tools/call", edgetest.CallParams("echo", `{"text":"x"}`))
@@ -261,11 +262,19 @@ func TestBackendLimitsTheRate(t *testing.T) {
 				t.Errorf("%q: Retry-After %q, %s", given, r.Header.Get("Retry-After"), r.Body)
 			}
 		}
-		busy("1")
-		began := time.Now()
-		got := c.tool(t, "2", "flow", "{}")
-		if took := time.Since(began); !strings.Contains(got, `"structuredContent":{"text":"x"}`) || took < time.Second {
-			t.Errorf("after %s: %s", took, got)
+		refuses(503, "8")
+		r := c.request(t, "1", "tools/call", edgetest.CallParams("echo", `{"text":"x"}`))
+		fails(t, r, 503, 503, "1")
+		if r.Header.Get("Retry-After") != "8" || !strings.Contains(string(r.Body), `{"retryAfterSeconds":8}`) {
+			t.Errorf("Retry-After %q, %s", r.Header.Get("Retry-After"), r.Body)
+		}
+		for _, status := range []int{429, 503} {
+			refuses(status, "1")
+			began := time.Now()
+			got := c.tool(t, "2", "flow", "{}")
+			if took := time.Since(began); !strings.Contains(got, `"structuredContent":{"text":"x"}`) || took < time.Second {
+				t.Errorf("%d: after %s: %s", status, took, got)
+			}
 		}
 	})
 }
