@@ -37,10 +37,17 @@ func (cut) Is(target error) bool { return target == context.Canceled }
 var errRemoved = errors.New("the server of this session was removed")
 
 // ended returns what the client of a cancelled call is told in place of its error: why the
-// edge has cut it, or nothing, where the client itself has ended the call and waits no longer.
+// edge has cut it, or that its session has ended, or nothing, where the client itself has ended
+// the call and waits no longer.
 func (x *exchange) ended() error {
-	if c, ok := x.Err().(cut); ok && x.Request.Kind == mcp.Request {
-		return &edge.Error{Kind: edge.Gone, Op: "serve", Err: c.why}
+	why := x.Err()
+	if c, ok := why.(cut); ok {
+		why = c.why
+	} else if why != session.ErrOver {
+		return nil
+	}
+	if x.Request.Kind == mcp.Request {
+		return &edge.Error{Kind: edge.Gone, Op: "serve", Err: why}
 	}
 	return nil
 }

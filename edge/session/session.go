@@ -77,7 +77,7 @@ func (s *Session) end() {
 		s.dropLog(0)
 	}
 	for _, x := range s.calls {
-		x.Cancel()
+		x.CancelFor(ErrOver)
 	}
 	s.mu.Unlock()
 	if hearing != nil {
@@ -241,6 +241,15 @@ func (s *Session) Asks() bool {
 	defer s.mu.Unlock()
 	return len(s.asked) > 0
 }
+
+// ErrOver is the error of a call whose session has ended meanwhile. Its client is told so: it may
+// know nothing of that, as where a store has lost the session.
+var ErrOver error = over{}
+
+type over struct{}
+
+func (over) Error() string        { return "the session has ended" }
+func (over) Is(target error) bool { return target == context.Canceled }
 
 // withdrawn is the error of a call that its client cancelled with a reason.
 type withdrawn struct{ reason string }
