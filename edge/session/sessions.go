@@ -160,6 +160,12 @@ func New(o Options) *Sessions {
 	return ss
 }
 
+// passed reports whether some time has passed between two times in milliseconds. It has where the
+// clock was set back meanwhile: nobody knows.
+func passed(now, since int64, d time.Duration) bool {
+	return now-since >= d.Milliseconds() || now < since
+}
+
 // Touch marks a session as used. The clock is coarse, but the order of uses is exact.
 func (ss *Sessions) Touch(s *Session, now time.Time) {
 	s.turn.Store(ss.turns.Add(1))
@@ -386,6 +392,9 @@ func (ss *Sessions) Sweep(now time.Time) {
 	ss.mu.Lock()
 	for _, s := range ss.byID {
 		busy, holds := s.look()
+		if s.used.Load() > now.UnixMilli() { // the clock was set back, and its lifetime would be longer by that
+			s.used.Store(now.UnixMilli())
+		}
 		switch {
 		case !busy && s.used.Load() < now.Add(-ss.ttl(s.Server)).UnixMilli():
 			old = append(old, s)

@@ -165,7 +165,7 @@ func (ss *Sessions) Find(server string, store *Store, id, principal string) (*Se
 		return s, nil
 	case store.Away():
 		return ss.unconfirmed(s)
-	case s.stored.store.Load() == store && ss.o.Clock.Now().UnixMilli()-s.stored.seen.Load() < confirmEvery.Milliseconds():
+	case s.stored.store.Load() == store && !passed(ss.o.Clock.Now().UnixMilli(), s.stored.seen.Load(), confirmEvery):
 		return s, nil
 	}
 	return ss.confirm(store, s)
@@ -196,12 +196,12 @@ func (ss *Sessions) confirm(store *Store, s *Session) (*Session, error) {
 		}
 		return s, nil
 	}
-	if now-c.seen.Load() < confirmEvery.Milliseconds() {
+	if !passed(now, c.seen.Load(), confirmEvery) {
 		return s, nil // somebody else has asked meanwhile
 	}
 	var r *storedSession
 	var err error
-	slide := now-c.slid.Load() >= ss.ttl(s.Server).Milliseconds()/4
+	slide := passed(now, c.slid.Load(), ss.ttl(s.Server)/4)
 	if slide {
 		if r, err = ss.change(store, c.key, func(*storedSession) {}); err == nil {
 			c.slid.Store(now)
@@ -370,7 +370,7 @@ func (ss *Sessions) Slide(now time.Time) {
 	var late []*Session
 	ss.mu.RLock()
 	for _, s := range ss.byKey {
-		if s.stored.slid.Load() < now.UnixMilli()-ss.ttl(s.Server).Milliseconds()/4 && s.busy() {
+		if passed(now.UnixMilli(), s.stored.slid.Load(), ss.ttl(s.Server)/4) && s.busy() {
 			late = append(late, s)
 		}
 	}

@@ -111,7 +111,7 @@ func (o *Stream) put(write func() error) error {
 
 // Silent reports whether the stream is due a heartbeat.
 func (o *Stream) Silent(now time.Time) bool {
-	return now.UnixMilli()-o.written.Load() >= Heartbeat.Milliseconds()
+	return passed(now.UnixMilli(), o.written.Load(), Heartbeat)
 }
 
 // Beat writes a comment when the stream is due a heartbeat.
