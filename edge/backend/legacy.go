@@ -95,6 +95,14 @@ func (b *Backend) SetLevel(ctx context.Context, client *edge.Session, level stri
 	}
 }
 
+// Notify tells the backend what a client has said at another edge. One that the session has not met
+// yet needs no news of it.
+func (b *Backend) Notify(ctx context.Context, client *edge.Session, m *mcp.Message) {
+	if s, ok := client.Attached(b).(*session); ok {
+		_ = s.notify(ctx, m) // one that is away meets the client anew
+	}
+}
+
 // Listen passes on to out what the backend sends a legacy client outside its
 // calls, until ctx ends. It calls opened each time that it begins to hear the
 // backend; resumes says that nothing that the backend told before is lost.

@@ -33,6 +33,7 @@ const (
 	KindLook   = "look"   // the state of a session in the store has changed
 	KindAnswer = "answer" // a client's answer to a question; the body is the message
 	KindCancel = "cancel" // a client's cancellation; the body is the message
+	KindRoots  = "roots"  // a client's roots have changed
 	KindAsk    = "ask"    // whether something is wanted; the body is the state of a parked call, or with a session the id of a question in it
 	KindRetry  = "retry"  // a round of a parked call that was asked about; the body is the request
 	KindFollow = "follow" // a client is back for a stream

@@ -56,12 +56,22 @@ func (s *Server) setLevel(ctx context.Context, x *edge.Exchange) (*edge.Response
 
 // Level sets the least level of log messages for a session at every backend.
 func (s *Server) Level(ctx context.Context, session *edge.Session, level string) {
+	s.each(ctx, func(ctx context.Context, b *backend.Backend) { b.SetLevel(ctx, session, level) })
+}
+
+// Notify tells every backend what a session's client has said at another edge.
+func (s *Server) Notify(ctx context.Context, session *edge.Session, m *mcp.Message) {
+	s.each(ctx, func(ctx context.Context, b *backend.Backend) { b.Notify(ctx, session, m) })
+}
+
+// each calls f for every backend at the same time, and waits.
+func (s *Server) each(ctx context.Context, f func(context.Context, *backend.Backend)) {
 	var work sync.WaitGroup
 	for _, b := range s.Backends {
 		work.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, s.o.Wait)
 			defer cancel()
-			b.SetLevel(ctx, session, level)
+			f(ctx, b)
 		})
 	}
 	work.Wait()

@@ -381,6 +381,9 @@ func (e *Edge) run(x *exchange) (r *edge.Response, err error) {
 	} else {
 		r, err = x.server.chain.Handle(&x.Call, &x.Exchange)
 	}
+	if err == nil && m.Method == "notifications/roots/list_changed" && x.s != nil && x.s.Shared() {
+		e.sessions.PassRoots(x.s)
+	}
 	if err != nil && x.Parked != nil {
 		x.Parked() // its client will not hear what it waits for
 	}

@@ -13,7 +13,7 @@ import (
 func (s *server) host() *session.Host {
 	h := &session.Host{
 		Store: s.store, Backends: s.Backends, Digest: s.digest, Guarded: s.gate != nil && !s.gate.Anonymous(), TTL: s.ttl,
-		Ask: s.askFor, Level: s.Level, Hear: s.hearFor, Told: s.told,
+		Ask: s.askFor, Level: s.Level, Notify: s.Notify, Hear: s.hearFor, Told: s.told,
 		Tasks: func() (all []session.Task) {
 			for _, t := range s.Tasks() {
 				all = append(all, session.Task{Server: s.Name, Owner: t.Owner, ID: t.ID, Backend: t.Backend})

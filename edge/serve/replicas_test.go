@@ -78,6 +78,33 @@ func (c caller) at(f *front) caller {
 	return c
 }
 
+// TestItem01RootsAtTheOtherReplica: that the roots of a client have changed is told to the sessions
+// that each edge has with the backend, whichever edge the client says it to.
+func TestItem01RootsAtTheOtherReplica(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, edgetest.Legacy)
+	here := p.a.callerOf(t, edgetest.Legacy, `{"roots":{"listChanged":true}}`)
+	there := here.at(p.b)
+	for _, c := range []caller{here, there} {
+		c.call(t, "1", "{}").Result()
+	}
+	for n := range 2 {
+		there.session.Notify("notifications/roots/list_changed", "")
+		edgetest.Until(t, "both sessions to be told", func() bool {
+			told := map[string]int{}
+			for _, r := range p.back.Requests("notifications/roots/list_changed") {
+				told[r.Session]++
+			}
+			for _, times := range told {
+				if times <= n {
+					return false
+				}
+			}
+			return len(told) == 2
+		})
+	}
+}
+
 // TestItem01SessionAtEveryReplica: a session that began at one edge goes on at
 // another, and what either of them does to it holds at both.
 func TestItem01SessionAtEveryReplica(t *testing.T) {

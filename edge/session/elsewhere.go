@@ -68,6 +68,14 @@ func (ss *Sessions) PassAnswer(ctx context.Context, s *Session, x *edge.Exchange
 	}
 }
 
+// PassRoots tells the other edges that have a session that the roots of its client have changed:
+// each has sessions of its own with the backends.
+func (ss *Sessions) PassRoots(s *Session) {
+	if store, r := ss.others(s); store != nil {
+		ss.tellOthers(store, r, relay.Message{Kind: relay.KindRoots, Session: s.stored.key}, nil)
+	}
+}
+
 // PassCancel hands a cancellation to the edges that may have the call: what it
 // says of the call, and nothing else that it may hold.
 func (ss *Sessions) PassCancel(s *Session, m *mcp.Message) {

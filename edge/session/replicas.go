@@ -50,6 +50,15 @@ func (ss *Sessions) handlers(t *Store) map[string]relay.Handler {
 		},
 		relay.KindAnswer: ss.forSession((*Session).Answered),
 		relay.KindCancel: ss.forSession((*Session).Cancel),
+		relay.KindRoots: func(m relay.Message, _ []byte, _ int) bool {
+			if s := ss.known(m.Session); s != nil && s.stored.roots.Add(1) == 1 {
+				t.Work.Go(func() {
+					defer edge.Contain(ss.o.Log, "roots")
+					ss.rootsChanged(s)
+				})
+			}
+			return true
+		},
 		relay.KindAsk: func(m relay.Message, body []byte, _ int) bool {
 			back := ss.asked(m, body) // before who asks may leave
 			t.Work.Go(func() {
@@ -75,6 +84,19 @@ func (ss *Sessions) forSession(hear func(*Session, *mcp.Message) bool) relay.Han
 			hear(s, said)
 		}
 		return err == nil
+	}
+}
+
+// rootsChanged tells the backends that the roots of a session have changed at another edge, and
+// once more where they have meanwhile.
+func (ss *Sessions) rootsChanged(s *Session) {
+	n, err := mcp.Decode(mcp.AppendRequest(nil, nil, "notifications/roots/list_changed", nil))
+	for due := int64(1); due > 0 && err == nil; {
+		due = s.stored.roots.Load()
+		if host := ss.o.Servers()[s.Server]; host != nil {
+			host.Notify(context.Background(), &s.Session, n)
+		}
+		due = s.stored.roots.Add(-due)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/kv"
+	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/relay"
 )
 
@@ -67,6 +68,9 @@ type Host struct {
 
 	// Level sets the log level of a session at the backends.
 	Level func(ctx context.Context, s *edge.Session, level string)
+
+	// Notify tells the backends what the client of a session has said at another edge.
+	Notify func(context.Context, *edge.Session, *mcp.Message)
 
 	// Hear begins to listen to the backends for a session of somebody, until the context
 	// ends.

@@ -41,6 +41,8 @@ type stored struct {
 	confirming sync.Mutex // one asks the store at a time
 	following  sync.Mutex // guards subscribed
 	subscribed map[string]bool
+
+	roots atomic.Int64 // how often they have changed at another edge, and the backends do not know
 }
 
 // question makes the id of a question, JSON text. It leads an answer that comes
