@@ -50,6 +50,7 @@ type Bridge struct {
 	era      mcp.Era
 	known    bool // era is
 	restarts int64
+	failed   bool // a process did, and none was started since
 }
 
 // New makes a bridge. It starts nothing yet.
@@ -230,7 +231,8 @@ func (b *Bridge) started(c *child) bool {
 		return true
 	}
 	b.children[c] = true
-	if b.now.Ended != "" {
+	if b.failed {
+		b.failed = false
 		b.restarts++
 	}
 	if !b.watching && !b.closed {
@@ -370,7 +372,7 @@ func (b *Bridge) fail(began time.Time, how string, said []string) {
 	if b.closed {
 		return
 	}
-	b.now.Ended, b.now.Said = how, said
+	b.now.Ended, b.now.Said, b.failed = how, said, true
 	if b.Restart == Never {
 		b.is(Stopped, told("ended: ", how))
 		return
@@ -427,7 +429,7 @@ func (b *Bridge) Stop(within time.Duration) error {
 func (b *Bridge) Collect(m edge.Emitter) {
 	s := b.Status()
 	m.Gauge("weir_stdio_processes", "Processes of a server on standard streams that run.", float64(s.Processes))
-	m.Counter("weir_stdio_restarts", "Starts of such a server after an earlier process had ended.", float64(s.Restarts))
+	m.Counter("weir_stdio_restarts", "Starts of such a server after an end that was a failure.", float64(s.Restarts))
 	m.Counter("weir_stdio_overlong", "Lines of such a server above the limit of a message.", float64(b.overlong.Load()))
 	m.Counter("weir_stdio_dropped", "Messages of such a server that nobody took in time, or that nothing said whose they are.", float64(s.Dropped))
 }

@@ -372,5 +372,5 @@ func (h *HTTP) Stop(within time.Duration) error {
 func (h *HTTP) Collect(m edge.Emitter) {
 	s := h.Status()
 	m.Gauge("weir_stdio_processes", "Processes of a server on standard streams that run.", float64(s.Processes))
-	m.Counter("weir_stdio_restarts", "Starts of such a server after an earlier process had ended.", float64(s.Restarts))
+	m.Counter("weir_stdio_restarts", "Starts of such a server after an end that was a failure.", float64(s.Restarts))
 }

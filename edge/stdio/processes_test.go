@@ -550,3 +550,26 @@ func TestSocket(t *testing.T) {
 	}
 	b.Stop()
 }
+
+// Only a start after an end that was a failure is a restart: sessions come and go.
+func TestRestartsAreCounted(t *testing.T) {
+	b := start(t, "legacy", nil)
+	for range 3 {
+		c := b.NewClient().As(edgetest.Legacy, "")
+		c.CallTool("1", "echo", "{}").Result()
+		c.Session.Delete()
+		await(t, "the process of the session is gone", func() bool { return b.bridge.Status().Ended != "" })
+	}
+	if n := b.bridge.Status().Restarts; n != 0 {
+		t.Errorf("%d restarts after sessions that ended in order", n)
+	}
+	c := b.NewClient().As(edgetest.Modern, "")
+	c.CallTool("1", "half", "{}").Message()
+	await(t, "the process is gone", func() bool { return b.bridge.Status().Ended == "exit 2" })
+	for range 2 {
+		c.CallTool("2", "echo", "{}").Result()
+	}
+	if n := b.bridge.Status().Restarts; n != 1 {
+		t.Errorf("%d restarts after one exit", n)
+	}
+}
