@@ -1,6 +1,10 @@
 package edge
 
-import "github.com/weir-edge/weir/edge/mcp"
+import (
+	"errors"
+
+	"github.com/weir-edge/weir/edge/mcp"
+)
 
 // Stream is the way to an MCP server that speaks in lines, over its standard streams or
 // a socket (2025-11-25, basic/transports, stdio), in place of HTTP. One is for one
@@ -60,3 +64,7 @@ type Use struct {
 type Ended struct{ How string } // such as "exit 1"
 
 func (e *Ended) Error() string { return "ended: " + e.How }
+
+// ErrSeveralLines is the cause of an error that says that a server which speaks lines wrote an
+// answer over several of them. Clients may read it.
+var ErrSeveralLines = errors.New("answered in several lines: a message has to be one line")

@@ -138,6 +138,8 @@ func (b *Backend) named(err error) error {
 	switch {
 	case kind == edge.Unavailable && errors.As(err, &over):
 		return &edge.Error{Kind: kind, Op: err.Error(), Err: fmt.Errorf("backend %q %w", b.Name, over)}
+	case errors.Is(err, edge.ErrSeveralLines):
+		return &edge.Error{Kind: kind, Op: err.Error(), Err: fmt.Errorf("backend %q %w", b.Name, edge.ErrSeveralLines)}
 	case kind == edge.Unavailable && errors.As(err, &refused) && (refused.status == 429 || refused.status == 503 && refused.after > 0):
 		return refused.later(b.Name, err)
 	}

@@ -230,6 +230,7 @@ var byteOrderMark = []byte("\xef\xbb\xbf")
 func (c *child) read() {
 	l := newLines(c.proc.Stdout(), c.b.MaxMessage, idWithin)
 	m := new(mcp.Message)
+	var s indented
 	for {
 		text, own, err := l.next()
 		if head, tail, long := isLong(err); long {
@@ -244,6 +245,9 @@ func (c *child) read() {
 			return
 		}
 		text = bytes.TrimPrefix(text, byteOrderMark)
+		if s.add(text) {
+			c.inSeveral(&s)
+		}
 		begin := bytes.TrimLeft(text, " \t\r")
 		switch {
 		case len(begin) == 0:
@@ -255,6 +259,55 @@ func (c *child) read() {
 			text = bytes.Clone(text)
 		}
 		c.take(m, text, l.cut)
+	}
+}
+
+// indented is a message that a server writes over several lines, as indented JSON is: from a line
+// that is only { to one that is only }. Of it there are its beginning and its end.
+type indented struct {
+	on         bool // a line of it is still to come
+	told       bool // the log has it that such were written
+	asks       bool // it has a method, and so is no answer
+	indent     int  // of its own members
+	head, tail []byte
+}
+
+// add takes a line, and reports whether it ends such a message.
+func (s *indented) add(line []byte) bool {
+	line = bytes.TrimRight(line, " \t\r")
+	switch {
+	case len(line) == 1 && line[0] == '{':
+		s.on, s.asks, s.head, s.tail = true, false, s.head[:0], s.tail[:0]
+	case !s.on:
+		return false
+	}
+	begin := bytes.TrimLeft(line, " \t")
+	if len(s.head) == 1 {
+		s.indent = len(line) - len(begin)
+	}
+	s.asks = s.asks || len(line)-len(begin) == s.indent && bytes.HasPrefix(begin, []byte(`"method"`))
+	s.head = append(s.head, line[:min(len(line), idWithin-len(s.head))]...)
+	s.tail = append(s.tail, line[max(0, len(line)-atEnd):]...)
+	s.tail = append(s.tail[:0], s.tail[max(0, len(s.tail)-atEnd):]...)
+	s.on = len(line) != 1 || line[0] != '}'
+	return !s.on
+}
+
+// unlessRight is how long an answer in one line may take that follows one in several: some print
+// what they send for people first.
+const unlessRight = time.Second
+
+// inSeveral says of a message that was written over several lines that it was none (2025-11-25,
+// basic/transports, stdio): to the log once, and to whoever waits for it.
+func (c *child) inSeveral(s *indented) {
+	if !s.told {
+		s.told = true
+		c.log.event("it writes JSON over several lines, as for people: a message has to be one line")
+	}
+	if id := bytes.Clone(idOf(s.head, s.tail)); id != nil && !s.asks {
+		time.AfterFunc(unlessRight, func() {
+			c.h.Failed(id, edge.Errorf(edge.Unavailable, "call", "%w", edge.ErrSeveralLines))
+		})
 	}
 }
 

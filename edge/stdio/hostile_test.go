@@ -66,6 +66,25 @@ func TestV34Nonsense(t *testing.T) {
 					t.Errorf("%s: %s", what, fault(m))
 				}
 			}
+			for what, lines := range map[string]string{
+				"several lines":                  "{\n  \"jsonrpc\": \"2.0\",\n  \"id\": ID,\n  \"result\": {\n    \"method\": \"x\"\n  }\n}",
+				"several lines, and the id last": "{\r\n\t\"result\": \"" + strings.Repeat("y", 2*4096) + "\",\r\n\t\"id\": ID\r\n}\r",
+			} {
+				if m := rawCall(one, "1", lines).Message(); !strings.Contains(fault(m), "502") || !strings.Contains(fault(m), "several lines") {
+					t.Errorf("%s: %s", what, fault(m))
+				}
+			}
+			for what, lines := range map[string][]string{
+				"its answer for people":   {"{\n  \"id\": ID,\n  \"result\": {}\n}", right},
+				"the request, for people": {"{\n  \"id\": ID,\n  \"method\": \"tools/call\"\n}", right},
+			} {
+				if got := text(t, rawCall(one, "1", lines...)); got != "right" {
+					t.Errorf("%s: %q", what, got)
+				}
+			}
+			if n := strings.Count(b.log(), "over several lines"); n == 0 || n > 2 {
+				t.Errorf("%d events say of several lines", n)
+			}
 			for _, want := range []string{"stdout: Loading…", "stdout: \x1b[32mStarting the server…", `stdout: "a string"`, "stderr: on stderr"} {
 				if !strings.Contains(b.log(), want) {
 					t.Errorf("not in the log: %q", want)
