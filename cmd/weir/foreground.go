@@ -86,7 +86,7 @@ func (a *app) foreground(ctx context.Context, manifest []byte, replace bool, wai
 		defer close(heard)
 		since := workload.LogOptions{Follow: true, Since: time.Now()}
 		_ = k.Logs(following, facts.Name, since, func(l workload.Line) { // it ends with the workload
-			told(workload.Event{Time: l.Time, Text: l.Source + ": " + edge.Clean(l.Text)})
+			told(workload.Event{Time: l.Time, Text: facts.Name + ": " + l.Source + ": " + edge.Clean(l.Text)})
 		})
 	}()
 	defer func() {

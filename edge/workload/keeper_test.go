@@ -471,14 +471,14 @@ func TestWaiting(t *testing.T) {
 			p.mu.Lock()
 			lines := p.open["slow"].Lines
 			p.mu.Unlock()
-			lines(Line{Time: time.Now(), Source: "stderr", Text: "fetching"})
+			lines(Line{Time: time.Now(), Source: "stderr", Text: "fetching slow things"})
 			<-release
 			return nil
 		}}
 	})
 	var said []string
 	err := k.Run(t.Context(), describe("slow"), false, 100*time.Millisecond, func(e Event) { said = append(said, e.Text) })
-	if code(err) != CodeStart || !strings.Contains(err.Error(), "goes on") || !slices.Contains(said, "stderr: fetching") {
+	if code(err) != CodeStart || !strings.Contains(err.Error(), "goes on") || !slices.Contains(said, "slow: stderr: fetching slow things") {
 		t.Errorf("%v, %q", err, said)
 	}
 	close(release)

@@ -187,7 +187,11 @@ func (w *one) keep() {
 	}
 }
 
-// say tells whoever waits for the start under way of a step.
+// quote tells whoever waits for the start under way what the server, or what makes it ready, says.
+// The name stands before it: it may occur in such a text by chance.
+func (w *one) quote(text string) { w.say(w.name + ": " + text) }
+
+// say tells whoever waits for the start under way of a step. Its text names the workload.
 func (w *one) say(text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -206,7 +210,7 @@ func (w *one) line(l Line) {
 		log.Add(l)
 	}
 	if l.Source == "stderr" {
-		w.say("stderr: " + l.Text)
+		w.quote("stderr: " + l.Text)
 	}
 }
 
