@@ -328,6 +328,13 @@ func TestWhatDoesNotStart(t *testing.T) {
 	if err != nil || d.Status.Status != Failed || d.Failure != "bad ended: exit 3" || d.Next != "weir logs bad" || !slices.Equal(d.Stderr, []string{"no luck"}) {
 		t.Errorf("%v: %+v", err, d)
 	}
+	p.set(func() { p.looks["greedy"] = Look{Ended: "memory", Next: "give it more"} })
+	if err := k.Run(t.Context(), describe("greedy"), false, time.Minute, nil); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := k.Inspect(t.Context(), "greedy"); err != nil || d.Status.Status != Running || d.Failure != "a process of it ended: memory" || d.Next != "give it more" {
+		t.Errorf("%v: %+v", err, d)
+	}
 	if err := k.Run(t.Context(), describe("away"), false, time.Minute, nil); code(err) != CodeLogin || listed(t, k, "away").Status != Unauthenticated {
 		t.Errorf("%v", err)
 	}

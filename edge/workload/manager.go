@@ -104,6 +104,7 @@ type Look struct {
 	RSSBytes  int64
 	Ended     string   // how the process ended that ended last; "" for none
 	Stderr    []string // its last lines
+	Next      string   // what to do about that end, where it says so; "" for looking into the log
 }
 
 // KeeperOptions are what a Keeper is made with.

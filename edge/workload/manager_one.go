@@ -281,6 +281,9 @@ func (w *one) detail() Detail {
 	if d.Failure == "" && d.Status.Status == Failed {
 		d.Failure = w.now.Reason
 	}
+	if d.Failure == "" && look.Next != "" { // it runs again, and ends as before where nobody does anything
+		d.Failure, d.Next = "a process of it ended: "+look.Ended, look.Next
+	}
 	if f := w.facts; f != nil {
 		d.Package, d.Command, d.Port, d.TransportType, d.ProxyMode, d.Group = f.Package, f.Command, f.Port, f.Transport, f.ProxyMode, f.Group
 		d.Labels, d.Tools, d.Remote, d.Isolation = f.Labels, f.Tools, f.Remote, f.Isolation && !look.Open

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"time"
@@ -102,7 +103,7 @@ func (w *one) tend(now time.Time) bool {
 	case Failed:
 		if state != Failed {
 			w.mu.Lock()
-			w.next, w.now.Stderr, w.now.Failure, w.now.Next = now.Add(againAfter), look.Stderr, look.Reason, "weir logs "+w.name
+			w.next, w.now.Stderr, w.now.Failure, w.now.Next = now.Add(againAfter), look.Stderr, look.Reason, cmp.Or(look.Next, "weir logs "+w.name)
 			w.mu.Unlock()
 			w.to(Failed, look.Reason)
 		} else if due && !hopeless {

@@ -6,7 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-edge/weir/edge/backend"
+	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/sandbox"
+	"github.com/weir-edge/weir/edge/stdio"
 	"github.com/weir-edge/weir/edge/workload"
 )
 
@@ -31,6 +34,31 @@ func TestComplaint(t *testing.T) {
 		}
 	}
 }
+
+// Of a server that ended above its memory the flag is told that gives it more.
+func TestMemoryIsAdvised(t *testing.T) {
+	for ended, want := range map[string]string{"memory": "--memory", "memory: unreachable": "--memory", "exit 1": "", "memory's": "", "": ""} {
+		o := &opened{local: ending{how: ended}, plan: &compile.Plan{Servers: []compile.Server{{Backends: []compile.Backend{{Workload: &compile.Workload{}}}}}}}
+		var e *workload.Error
+		if !errors.As(o.why(errors.New("it has ended")), &e) || (want == "") != (e.Next == "") || !strings.Contains(e.Next, want) {
+			t.Errorf("%q: %+v", ended, e)
+		}
+		var line workload.Line
+		o.Lines = func(l workload.Line) { line = l }
+		o.printed(stdio.Line{Source: "weir", Text: "process ended: " + ended})
+		if !strings.HasPrefix(line.Text, "process ended: "+ended) || (want == "") == strings.Contains(line.Text, "--memory") {
+			t.Errorf("%q: %q", ended, line.Text)
+		}
+	}
+}
+
+// ending is a server that has ended in a way.
+type ending struct {
+	backend.Local
+	how string
+}
+
+func (e ending) Status() stdio.Status { return stdio.Status{State: stdio.Failed, Ended: e.how} }
 
 // What to do about a server that cannot be started is said once.
 func TestNextOnce(t *testing.T) {

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -148,6 +149,7 @@ func (o *opened) why(err error) error {
 		if o.plan.Servers[0].Backends[0].Workload.Form == compile.FormContainer {
 			e.Next = unwritable(o.Name, statusOf(local).Said)
 		}
+		e.Next = cmp.Or(e.Next, limited(statusOf(local).Ended))
 		if stray != "" {
 			e.Message += fmt.Sprintf("; what it writes to standard output is no message of MCP: %q", edge.Brief(stray))
 		}
@@ -171,6 +173,15 @@ func unwritable(name string, said []string) string {
 				return fmt.Sprintf(next, edge.Brief(path.Dir(m[1]+m[2]))) + "; weir logs " + name
 			}
 		}
+	}
+	return ""
+}
+
+// limited is what to type for a server that ended since it wanted more than it may have; "" for
+// another end.
+func limited(ended string) string {
+	if reason, _, _ := strings.Cut(ended, ":"); reason == sandbox.ReasonMemory {
+		return "give it more memory: weir run --replace --memory SIZE, with the rest of what it was run with"
 	}
 	return ""
 }
@@ -217,7 +228,7 @@ func (d *Doors) Look(name string) (workload.Look, bool) {
 	}
 	now := statusOf(local)
 	look.Reason, look.Processes, look.Restarts = now.Reason, now.Processes, int(now.Restarts)
-	look.Ended, look.Stderr = now.Ended, now.Said
+	look.Ended, look.Stderr, look.Next = now.Ended, now.Said, limited(now.Ended)
 	switch now.State {
 	case stdio.Starting:
 		look.State = workload.Starting
@@ -320,6 +331,9 @@ func (o *opened) printed(l stdio.Line) {
 	switch l.Source {
 	case "weir":
 		l.Source = logs.Event
+		if how, ended := strings.CutPrefix(l.Text, "process ended: "); ended && limited(how) != "" {
+			l.Text += " (more than --memory gives it)"
+		}
 	case "stdout":
 		l.Text = strings.TrimPrefix(l.Text, "stdout: ")
 		o.mu.Lock()
