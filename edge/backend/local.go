@@ -159,16 +159,19 @@ func (b *Backend) detectServed(ctx context.Context, on *edge.Exchange) (*Introdu
 
 func (b *Backend) detectLines(ctx context.Context) (*Introduction, error) {
 	era, known := b.lined.Remembered()
-	if known && era == mcp.Legacy {
-		return b.initializeLocal(ctx, nil)
-	}
+	legacy := known && era == mcp.Legacy
 	l := newLane(b, "", nil)
-	at, err := l.open(ctx, true)
+	at, err := l.open(ctx, !legacy)
 	if err != nil {
 		return nil, err
 	}
 	// What its first start had to wait for is there: from here the server has a server's time.
-	return b.inTime(ctx, func(ctx context.Context) (*Introduction, error) { return b.detectLane(ctx, l, at) })
+	return b.inTime(ctx, func(ctx context.Context) (*Introduction, error) {
+		if legacy {
+			return b.initializeLocal(ctx, at)
+		}
+		return b.detectLane(ctx, l, at)
+	})
 }
 
 // detectLane is detectLines of a server to which a stream is open.

@@ -339,20 +339,28 @@ func (f *fetching) Start(ctx context.Context, principal string) (stdio.Process, 
 	return p, err
 }
 
-// The time that it takes to fetch a server is not given to the server, too, when it is there.
+// The time that it takes to fetch a server is not given to the server, too, when it is there:
+// also where what it speaks is remembered.
 func TestIntroductionBeginsWithTheServer(t *testing.T) {
-	t.Parallel()
-	began := time.Now()
-	starter := &fetching{Starter: program(t, "modern discover=mute", filepath.Join(t.TempDir(), "told"))}
-	bridge, err := stdio.New(stdio.Config{Name: "back", Digest: "fetched", Timeout: 3 * time.Second, Introduction: time.Second, Starter: starter})
-	if err != nil {
-		t.Fatal(err)
-	}
-	start := func(serve.Starting) (backend.Local, error) { return fetched{bridge, &starter.started}, nil }
-	edgetest.StartPlan(t, planned(t), edgetest.With(serve.WithWorkloads(start)))
-	await(t, "it has failed", func() bool { return bridge.Status().State == stdio.Failed })
-	if took, why := time.Since(began), bridge.Status().Reason; took > 20*time.Second || !strings.Contains(why, "within 1s") {
-		t.Errorf("after %s: %s", took, why)
+	for name, remembered := range map[string]func(string) (mcp.Era, bool){
+		"unknown": nil,
+		"legacy":  func(string) (mcp.Era, bool) { return mcp.Legacy, true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			began := time.Now()
+			starter := &fetching{Starter: stdio.Command{Path: "/bin/sleep", Args: []string{"60"}}}
+			bridge, err := stdio.New(stdio.Config{Name: "back", Digest: "fetched", Timeout: 3 * time.Second, Introduction: time.Second, Starter: starter, Remembered: remembered})
+			if err != nil {
+				t.Fatal(err)
+			}
+			start := func(serve.Starting) (backend.Local, error) { return fetched{bridge, &starter.started}, nil }
+			edgetest.StartPlan(t, planned(t), edgetest.With(serve.WithWorkloads(start)))
+			await(t, "it has failed", func() bool { return bridge.Status().State == stdio.Failed })
+			if took, why := time.Since(began), bridge.Status().Reason; took > 20*time.Second || !strings.Contains(why, "within 1s") {
+				t.Errorf("after %s: %s", took, why)
+			}
+		})
 	}
 }
 
