@@ -70,9 +70,10 @@ type Config struct {
 // Backend talks to one MCP server. It is safe for concurrent use.
 type Backend struct {
 	Config
-	peer    *peer     // nil with lined
-	lined   OverLines // Local, where it is; nil else
-	served  OverHTTP  // likewise
+	peer    *peer         // nil with lined
+	lined   OverLines     // Local, where it is; nil else
+	listing chan struct{} // has room for the list that a local server is asked for
+	served  OverHTTP      // likewise
 	monitor *health.Monitor
 
 	bridge bridge
@@ -147,13 +148,14 @@ func Open(c Config) (*Backend, error) {
 	}
 	life, end := context.WithCancel(context.Background())
 	b := &Backend{
-		Config: c,
-		lined:  lined,
-		served: served,
-		asking: make(chan struct{}, 1),
-		life:   life,
-		end:    end,
-		pool:   sessions{sorts: make(map[sort]*sorted)},
+		Config:  c,
+		lined:   lined,
+		listing: make(chan struct{}, 1),
+		served:  served,
+		asking:  make(chan struct{}, 1),
+		life:    life,
+		end:     end,
+		pool:    sessions{sorts: make(map[sort]*sorted)},
 	}
 	b.Rest = cmp.Or(b.Rest, restDefault)
 	if lined == nil {

@@ -2,6 +2,7 @@ package backend
 
 import (
 	"context"
+	"time"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
@@ -11,6 +12,26 @@ import (
 // to all of them: a server may offer some things only to a client that it can
 // ask. Nothing is asked while lists are fetched.
 const everybody = `{"elicitation":{"form":{},"url":{}},"roots":{},"sampling":{"context":{},"tools":{}}}`
+
+// turnWithin is how long a list waits for another one of the same local server.
+const turnWithin = 5 * time.Second
+
+// listTurn has the lists of a local server asked for one after the other, as long as none of them
+// takes long: each that is under way may need a process of its own.
+func (b *Backend) listTurn(ctx context.Context) (over func()) {
+	if b.lined == nil {
+		return func() {}
+	}
+	late := time.NewTimer(turnWithin)
+	defer late.Stop()
+	select {
+	case b.listing <- struct{}{}:
+		return func() { <-b.listing }
+	case <-late.C:
+	case <-ctx.Done():
+	}
+	return func() {}
+}
 
 // List sends a list request of the edge's own and returns JSON text of the
 // result in its modern form. A nil cursor asks for the first page. An error of
@@ -25,6 +46,7 @@ func (b *Backend) List(ctx context.Context, id *edge.Identity, method string, cu
 	if err != nil {
 		return nil, edge.Errorf(edge.Internal, "list", "%w", err)
 	}
+	defer b.listTurn(ctx)()
 	x := &edge.Exchange{Era: mcp.Modern, Request: m, Identity: id, Client: edge.NoClient{}}
 	r, err := b.Handle(ctx, x)
 	switch {

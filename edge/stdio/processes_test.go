@@ -581,3 +581,30 @@ func TestRestartsAreCounted(t *testing.T) {
 		t.Errorf("%d restarts after one exit", n)
 	}
 }
+
+// Where the edge looks at the lists of a server, as for rules of its tools, it does so with one
+// process beside the one that introduced itself.
+func TestListsTakeOneProcess(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "told")
+	bridge, err := stdio.New(stdio.Config{Name: "back", Digest: "lists", Timeout: 3 * time.Second, Starter: program(t, "legacy slow", file)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &behind{t: t, file: file, bridge: bridge}
+	b.Edge = edgetest.StartPlan(t, plannedAs(t, `apiVersion: weir.dev/v1beta1
+kind: MCPServer
+metadata: {name: back}
+spec: {image: "exec:///unused", transport: stdio, toolConfigRef: {name: some}}
+---
+apiVersion: weir.dev/v1beta1
+kind: MCPToolConfig
+metadata: {name: some}
+spec: {toolsFilter: [echo]}
+`), edgetest.With(serve.WithWorkloads(func(serve.Starting) (backend.Local, error) { return bridge, nil })))
+	for _, list := range []string{"asked tools", "asked resources", "asked resources/templates"} {
+		await(t, list, func() bool { return len(b.told(list+"/list")) > 0 })
+	}
+	if n := len(b.told("start")); n > 2 {
+		t.Errorf("%d processes were started", n)
+	}
+}

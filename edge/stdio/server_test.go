@@ -166,6 +166,9 @@ const playedTools = `{"name":"echo","inputSchema":{"type":"object"}},{"name":"no
 func (s *played) handle(p *packet, line []byte) int {
 	_, modern := s.how["modern"]
 	_, both := s.how["both"]
+	if strings.HasSuffix(p.Method, "/list") {
+		s.tell("asked %s", p.Method)
+	}
 	switch p.Method {
 	case "server/discover":
 		switch s.how["discover"] {
