@@ -77,7 +77,7 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
 		return nil, &Error{Code: CodeFault, Message: fmt.Sprintf("the manager has not answered within %s", helloWithin), Next: "try again; where it stays so, kill its process (`weir up`), and start another one with `weir up --detach`"}
-	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist):
+	case over(err):
 		return nil, ErrNoManager
 	case err != nil:
 		return nil, err
@@ -86,6 +86,19 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 	}
 	return c, nil
 }
+
+// over reports whether an error of a connection says that the manager has ended.
+func over(err error) bool {
+	for _, of := range []error{syscall.ECONNREFUSED, fs.ErrNotExist, syscall.ECONNRESET, syscall.EPIPE, io.EOF, io.ErrUnexpectedEOF} {
+		if errors.Is(err, of) {
+			return true
+		}
+	}
+	return false
+}
+
+// errEnded is the error of a request whose manager ended: it may have begun with it.
+var errEnded = &Error{Code: CodeFault, Message: "the manager ended before it was done", Next: "`weir list` shows what it did"}
 
 // ownSocket says why a socket is none of this user's.
 func ownSocket(socket string) error {
@@ -216,6 +229,9 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 		if errors.As(err, &u) {
 			err = u.Err // the rest says how it was asked, which is nothing of the user's
 		}
+		if over(err) && path != "/hello" {
+			return nil, errEnded
+		}
 		return nil, fmt.Errorf("the manager: %w", err)
 	}
 	if answer.StatusCode == http.StatusOK {
@@ -265,8 +281,8 @@ func (c *Client) events(ctx context.Context, method, path string, query url.Valu
 		}
 		return nil
 	})
-	if cut := errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET); (err == nil || cut) && !ended {
-		return errors.New("the manager ended before it was done: `weir list` shows what it did")
+	if (err == nil || over(err)) && !ended {
+		return errEnded
 	}
 	return err
 }

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -455,12 +456,18 @@ func TestClientOfAKilledManager(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var dying atomic.Bool
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/hello" {
+			if dying.Load() {
+				panic(http.ErrAbortHandler)
+			}
 			_ = json.NewEncoder(w).Encode(Hello{API: API})
 			return
 		}
-		(&stream{w: w}).event(Event{Text: "starting w"})
+		if strings.HasSuffix(r.URL.Path, "/start") {
+			(&stream{w: w}).event(Event{Text: "starting w"})
+		}
 		panic(http.ErrAbortHandler) // nothing more comes, and no end
 	}))
 	s.Listener.Close()
@@ -472,8 +479,22 @@ func TestClientOfAKilledManager(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if err := c.Start(t.Context(), "w", time.Minute, nil); err == nil || !strings.Contains(err.Error(), "`weir list` shows what it did") {
-		t.Errorf("%v", err)
+	ask := map[string]func() error{
+		"in its answer":  func() error { return c.Start(t.Context(), "w", time.Minute, nil) },
+		"before it":      func() error { return c.Stop(t.Context(), "w", time.Minute, nil) },
+		"asked to look":  func() error { _, err := c.List(t.Context()); return err },
+		"asked to tell":  func() error { return c.Logs(t.Context(), "w", LogOptions{}, func(Line) {}) },
+		"asked to do it": func() error { return c.CreateGroup(t.Context(), "g") },
+	}
+	for when, ask := range ask {
+		var e *Error
+		if err := ask(); !errors.As(err, &e) || e.Message != "the manager ended before it was done" || e.Next != "`weir list` shows what it did" {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	dying.Store(true)
+	if c, err := Dial(t.Context(), k.Paths.Socket()); !errors.Is(err, ErrNoManager) {
+		t.Errorf("%v, %v", c, err)
 	}
 }
 
