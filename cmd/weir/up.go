@@ -350,14 +350,14 @@ const maxManagerLog = 10 << 20
 // start at once one is the manager, and both callers find it.
 func (a *app) startManager(ctx context.Context, paths workload.Paths, flags ...string) (*workload.Client, error) {
 	if err := local.Private(paths.State); err != nil {
-		return nil, fmt.Errorf("state directory: %w", err)
+		return nil, paths.Unusable(err)
 	}
 	if info, err := os.Lstat(paths.Log()); err == nil && info.Size() > maxManagerLog {
 		_ = os.Rename(paths.Log(), paths.Log()+".1")
 	}
 	log, err := os.OpenFile(paths.Log(), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("log of the manager: %w", err)
+		return nil, paths.Unusable(err)
 	}
 	defer log.Close()
 	began, err := log.Seek(0, io.SeekEnd)

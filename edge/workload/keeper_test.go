@@ -799,3 +799,15 @@ func TestRefusedCredential(t *testing.T) {
 		k.Close()
 	})
 }
+
+// A state directory that cannot be made is told with what to do about it.
+func TestStateThatCannotBeMade(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var e *Error
+	if _, err := Open(KeeperOptions{Paths: Paths{State: filepath.Join(file, "weir")}}); !errors.As(err, &e) || !strings.Contains(e.Message, file) || !strings.Contains(e.Next, "WEIR_HOME") {
+		t.Errorf("%v", err)
+	}
+}

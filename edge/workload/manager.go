@@ -181,7 +181,7 @@ func Open(o KeeperOptions) (_ *Keeper, err error) {
 	}
 	for _, dir := range []string{o.Paths.State, o.Paths.Workloads()} {
 		if err := privateDir(dir); err != nil {
-			return nil, fmt.Errorf("state directory: %w", err)
+			return nil, o.Paths.Unusable(err)
 		}
 	}
 	k.life, k.end = context.WithCancel(context.Background())
@@ -203,7 +203,7 @@ func Open(o KeeperOptions) (_ *Keeper, err error) {
 	entries, err := os.ReadDir(o.Paths.Workloads())
 	if err != nil {
 		k.lock.Close()
-		return nil, fmt.Errorf("state directory: %w", err)
+		return nil, o.Paths.Unusable(err)
 	}
 	var names []string
 	held := map[string]bool{} // by other processes

@@ -271,6 +271,8 @@ func TestManifestNotes(t *testing.T) {
 		"--isolate-network=false --permission-profile=network": "",
 		"-- node ./server.js":                                  "-v " + dir + "/server.js:",
 		"-- node /usr":                                         "",
+		"-- /home/a/.pyenv/shims/python3 /usr":                 "/home/a/.pyenv/shims/python3 is a shim",
+		"--sandbox=off -- /home/a/.pyenv/shims/python3":        "",
 		"--volume=.:" + dir + " -- node server.js":             "in a directory of its own: name server.js as " + dir + "/server.js",
 		"--volume=.:" + dir + " -- node " + dir + "/server.js": "",
 	} {

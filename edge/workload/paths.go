@@ -3,6 +3,7 @@ package workload
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"runtime"
 )
@@ -56,6 +57,15 @@ func PathsOf(environ func(name string) (string, bool)) (Paths, error) {
 		return Paths{}, missing
 	}
 	return p, nil
+}
+
+// Unusable is the error of a state directory that cannot be made, or written to.
+func (p Paths) Unusable(err error) error {
+	e := &Error{Code: CodeFault, Message: "state directory: " + err.Error()}
+	if errors.As(err, new(*fs.PathError)) {
+		e.Next = "see that you may write there, or set WEIR_HOME to a directory of your own, where Weir may keep its workloads"
+	}
+	return e
 }
 
 // Workloads is the directory that has a directory for each workload.

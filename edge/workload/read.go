@@ -479,6 +479,9 @@ func (d *draft) remark() {
 	if d.Network == "host" {
 		say("--network: the server is in the network of this machine, and nothing of it is kept from it")
 	}
+	if d.Sandbox != "off" && filepath.Base(filepath.Dir(d.server.Image)) == "shims" {
+		say("%s is a shim, which looks for the program in directories that the server does not see: name the program itself, as pyenv which and its like print it", edge.Brief(strings.TrimPrefix(d.server.Image, "exec://")))
+	}
 	for _, arg := range d.server.Args {
 		if path := d.path(arg); !strings.HasPrefix(arg, "-") && strings.ContainsAny(arg, `/.`) && (arg != path || !d.visible(path)) {
 			if _, err := os.Stat(path); err == nil && d.visible(path) {

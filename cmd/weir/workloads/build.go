@@ -111,7 +111,7 @@ func (a *Commands) build(cmd *cobra.Command, x *buildFlags, word string) error {
 		return err
 	}
 	if err := local.Private(paths.State); err != nil {
-		return fmt.Errorf("state directory: %w", err)
+		return paths.Unusable(err)
 	}
 	defaults, err := local.OfUser(a.Paths)
 	if err != nil {
