@@ -242,7 +242,25 @@ func refusal(err error) error {
 	if errdefs.IsNotFound(err) && strings.Contains(err.Error(), "etwork") {
 		return &Error{Refused, short(err).Error(), "name a network of the container engine"}
 	}
+	if text := strings.ToLower(err.Error()); strings.Contains(text, "not a directory") && strings.Contains(text, "mount") {
+		return &Error{Refused, "what is mounted" + mountedAt(err.Error()) + " is a file and what the image has there a directory, or the other way round", "mount a file at a file, and a directory at a directory, or at a path that the image does not have"}
+	}
 	return short(err)
+}
+
+// mountedAt finds in the words of runc or crun where something was to be mounted, as " at PATH"; ""
+// where they do not say.
+func mountedAt(text string) string {
+	for _, end := range []string{"to rootfs at ", "` to "} {
+		_, rest, found := strings.Cut(text, end)
+		if !found {
+			continue
+		}
+		if path := strings.FieldsFunc(rest, func(r rune) bool { return strings.ContainsRune("\\\"'`,: ", r) }); len(path) > 0 {
+			return " at /" + strings.TrimPrefix(path[0], "/")
+		}
+	}
+	return ""
 }
 
 // ended is the error of a helper that did not come to greet.

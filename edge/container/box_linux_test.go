@@ -475,3 +475,21 @@ func TestEnvironment(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// An engine that cannot mount a directory over a file of the image, or a file over a directory, says
+// so at the start, in the words of what it starts containers with. The user is told in plain ones.
+func TestMountOverAnotherKind(t *testing.T) {
+	for said, want := range map[string]string{
+		`Error response from daemon: failed to create task for container: failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: error during container init: error mounting "/home/a/data" to rootfs at "/etc/hosts": mount /home/a/data:/etc/hosts (via /proc/self/fd/6), flags: 0x5000: not a directory: unknown: Are you trying to mount a directory onto a file (or vice-versa)? Check if the specified host path exists and is the expected type`: "what is mounted at /etc/hosts is a file and",
+		`OCI runtime create failed: container_linux.go:380: starting container process caused: process_linux.go:545: container init caused: rootfs_linux.go:76: mounting "/a" to rootfs at "/etc/hosts" caused: mount through procfd: not a directory: unknown`:                                                                                                                                                                                                                                                "what is mounted at /etc/hosts is a file and",
+		"crun: mount `/home/a/data` to `etc/hosts`: Not a directory: OCI runtime error": "what is mounted at /etc/hosts is a file and",
+		`mounting caused: not a directory`:                                              "what is mounted is a file and",
+		`exec: "/run/x": not a directory`:                                               "",
+		`error mounting "/a": out of space`:                                             "",
+	} {
+		var e *Error
+		if err := refusal(errors.New(said)); errors.As(err, &e) != (want != "") || want != "" && (e.Kind != Refused || !strings.HasPrefix(e.What, want) || e.Next == "") {
+			t.Errorf("%s: %v", said, err)
+		}
+	}
+}
