@@ -502,3 +502,40 @@ func TestL07Manager(t *testing.T) {
 		t.Errorf("its end: %v", err)
 	}
 }
+
+// A command that is interrupted while the manager cannot be started leaves no watcher, which would
+// try again for ever; and where the place of the socket is the reason, it is told at once.
+func TestManagerThatCannotStart(t *testing.T) {
+	p := newPlace(t)
+	if err := os.MkdirAll(p.paths().Lock(), 0o700); err != nil { // a directory, which nobody can lock as a file
+		t.Fatal(err)
+	}
+	cmd := exec.Command("weir", "run", "--", "small-server")
+	cmd.Env = p.env
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	edgetest.Until(t, "the manager to fail", func() bool {
+		text, _ := os.ReadFile(p.paths().Log())
+		return strings.Contains(string(text), "weir up: ")
+	})
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // with the code of an interruption
+	edgetest.Until(t, "the end of the watcher", func() bool { return len(p.left()) == 0 })
+	if err := os.Remove(p.paths().Lock()); err != nil {
+		t.Fatal(err)
+	}
+
+	began := time.Now()
+	for _, line := range []string{"run -- small-server", "up"} {
+		_, said, code := ran(append(p.env, "XDG_RUNTIME_DIR=/proc/nowhere"), strings.Fields(line)...)
+		if code != exitFault || !strings.Contains(said, "mkdir /proc/nowhere") || !strings.Contains(said, "set XDG_RUNTIME_DIR to") {
+			t.Errorf("%s: %d, %s", line, code, said)
+		}
+	}
+	if took := time.Since(began); took > startWithin/2 {
+		t.Errorf("it is told after %s", took)
+	}
+}

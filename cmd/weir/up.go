@@ -352,6 +352,9 @@ func (a *app) startManager(ctx context.Context, paths workload.Paths, flags ...s
 	if err := local.Private(paths.State); err != nil {
 		return nil, paths.Unusable(err)
 	}
+	if err := local.Private(paths.Run); err != nil { // else the watcher tries again and again
+		return nil, workload.NoSocket(err)
+	}
 	if info, err := os.Lstat(paths.Log()); err == nil && info.Size() > maxManagerLog {
 		_ = os.Rename(paths.Log(), paths.Log()+".1")
 	}
@@ -389,6 +392,7 @@ func (a *app) startManager(ctx context.Context, paths workload.Paths, flags ...s
 			continue
 		case <-limit.C:
 		case <-ctx.Done():
+			stop() // else the watcher goes on with one that cannot be started
 			return nil, context.Cause(ctx)
 		}
 		stop()

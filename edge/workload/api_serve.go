@@ -47,7 +47,7 @@ type Front struct {
 func (k *Keeper) Listen(down func()) (*Front, error) {
 	socket := k.Paths.Socket()
 	if err := privateDir(k.Paths.Run); err != nil {
-		return nil, fmt.Errorf("directory of the manager's socket: %w", err)
+		return nil, NoSocket(err)
 	}
 	c, err := Dial(k.life, socket)
 	if !errors.Is(err, ErrNoManager) {

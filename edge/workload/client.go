@@ -107,7 +107,7 @@ func ownSocket(socket string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return ErrNoManager
 	case err != nil:
-		return fmt.Errorf("socket of the manager: %w", err)
+		return NoSocket(err)
 	case info.Mode().Type() != fs.ModeSocket && onUnix:
 		return &Error{Code: CodeFault, Message: socket + " is no socket, so no manager can be asked there", Next: "remove it, and start one with `weir up --detach`"}
 	}

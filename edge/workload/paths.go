@@ -68,6 +68,16 @@ func (p Paths) Unusable(err error) error {
 	return e
 }
 
+// NoSocket is the error of a place of the manager's socket that cannot be reached, or made, as that
+// of another user is whose XDG_RUNTIME_DIR is still set.
+func NoSocket(err error) error {
+	e := &Error{Code: CodeFault, Message: "the manager's socket: " + err.Error()}
+	if errors.As(err, new(*fs.PathError)) {
+		e.Next = "set XDG_RUNTIME_DIR to a directory of your own, or to nothing"
+	}
+	return e
+}
+
 // Workloads is the directory that has a directory for each workload.
 func (p Paths) Workloads() string { return filepath.Join(p.State, "workloads") }
 
