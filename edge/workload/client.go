@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -89,12 +90,8 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 
 // over reports whether an error of a connection says that the manager has ended.
 func over(err error) bool {
-	for _, of := range []error{syscall.ECONNREFUSED, fs.ErrNotExist, syscall.ECONNRESET, syscall.EPIPE, io.EOF, io.ErrUnexpectedEOF} {
-		if errors.Is(err, of) {
-			return true
-		}
-	}
-	return false
+	ends := []error{syscall.ECONNREFUSED, fs.ErrNotExist, syscall.ECONNRESET, syscall.EPIPE, io.EOF, io.ErrUnexpectedEOF}
+	return slices.ContainsFunc(ends, func(end error) bool { return errors.Is(err, end) })
 }
 
 // errEnded is the error of a request whose manager ended: it may have begun with it.
