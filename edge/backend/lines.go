@@ -25,9 +25,13 @@ type lines struct {
 	followed  atomic.Uint64 // which version of the news it is subscribed to
 	following sync.Mutex    // whoever has it subscribes
 	pace      pace
-	wishes    string        // id of the subscription to resources; "" for none; following guards it, and the next two
-	asked     time.Time     // when the edge last asked for news
-	rest      time.Duration // how long it waits before it asks again
+	wishes    string    // id of the subscription to resources; "" for none; following guards it, and the next one
+	asked     time.Time // when the edge last asked for news
+
+	noLists  atomic.Bool            // the server has ended the news of lists
+	noWishes atomic.Pointer[string] // id of a subscription to resources that it has ended
+	resting  atomic.Bool            // news are asked for again after a rest
+	rest     time.Duration          // that one; of whoever has set resting
 
 	served atomic.Bool // it has been used for others than the edge itself
 

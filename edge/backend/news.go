@@ -297,27 +297,36 @@ func ofNews(id []byte) bool { return bytes.HasPrefix(id, []byte(`"weir-news`)) }
 const firstRest, longestRest = time.Second, 30 * time.Second // before news are asked for again
 
 // noNews asks a process for news again that has ended a subscription of the edge's own: after a
-// rest, which is longer each time where that does not last.
+// rest, which is longer each time where that does not last. It is called for what the process
+// says, so it waits for nothing, and one rest at a time is all that it begins.
 func (l *lane) noNews(at *lines, id []byte) {
-	at.following.Lock()
-	defer at.following.Unlock()
-	lists := string(id) == edge.NewsID
-	if !lists && string(id) != at.wishes { // another has taken its place
+	if own := string(id); own == edge.NewsID {
+		at.noLists.Store(true)
+	} else {
+		at.noWishes.Store(&own)
+	}
+	if !at.resting.CompareAndSwap(false, true) {
 		return
 	}
-	if at.rest = min(2*at.rest, longestRest); at.rest == 0 || time.Since(at.asked) > time.Minute {
-		at.rest = firstRest
-	}
+	at.rest = max(at.rest, firstRest)
 	time.AfterFunc(at.rest, func() {
 		defer edge.Contain(l.b.Log, "news")
+		lists := at.noLists.Swap(false)
 		if lists {
 			at.news.Store(false)
+		}
+		at.following.Lock()
+		if time.Since(at.asked)-at.rest > time.Minute {
+			at.rest = firstRest
 		} else {
-			at.following.Lock()
+			at.rest = min(2*at.rest, longestRest)
+		}
+		if ended := at.noWishes.Swap(nil); ended != nil && *ended == at.wishes { // no other has taken its place
 			at.wishes = ""
 			at.followed.Store(0)
-			at.following.Unlock()
 		}
+		at.following.Unlock()
+		at.resting.Store(false)
 		if !l.b.ears.some.Load() || at.dead() {
 			return // whoever listens next asks
 		}
