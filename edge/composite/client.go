@@ -74,7 +74,17 @@ func (r *run) ask(ctx context.Context, q *workflow.Question) (*workflow.Reply, e
 	}
 	patient, cancel := context.WithTimeout(ctx, r.tool.o.Wait)
 	defer cancel()
-	answers, err := r.x.Client.Ask(patient, map[string]edge.Question{q.Step: {Method: "elicitation/create", Params: params, Key: q.Step}})
+	// Who asks no longer says so (2025-11-25, basic/utilities/cancellation), unless the client
+	// itself has ended the call.
+	asked, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer context.AfterFunc(patient, func() {
+		if r.request.Err() != nil {
+			end(context.Cause(ctx))
+			return
+		}
+		end(&edge.Withdrawn{Reason: "the workflow goes on without an answer"})
+	})()
+	answers, err := r.x.Client.Ask(asked, map[string]edge.Question{q.Step: {Method: "elicitation/create", Params: params, Key: q.Step}})
 	var e *edge.Error
 	switch {
 	case errors.As(err, &e) && e.Kind == edge.NoMethod:

@@ -253,6 +253,9 @@ func TestX21AnswersOfAWorkflow(t *testing.T) {
 		old := legacy("alice")
 		stream := old.session.Request("1", "tools/call", edgetest.CallParams("hasty", "{}"))
 		q := stream.NextMessage()
+		if m := stream.NextMessage(); m.Method != "notifications/cancelled" || !strings.Contains(string(m.Params), `"requestId":`+string(q.ID)+`,`) {
+			t.Errorf("the question is not withdrawn: %s %s", m.Method, m.Params)
+		}
 		if m := stream.NextMessage(); !strings.Contains(string(m.Result), `step \"sure\": timed out after 300ms`) {
 			t.Errorf("%s %s", m.Method, m.Result)
 		}

@@ -19,6 +19,9 @@ const (
 	actionCancel  = "cancel"
 )
 
+// errSkipped ends a step whose question is not asked any more, because the rest is skipped.
+var errSkipped = errors.New("the rest is skipped")
+
 // ask asks the caller: ask("a", template("…"), schema, on_decline="abort", on_cancel="abort").
 func (r *run) ask(t *scripting.Task, args starlark.Tuple, named []starlark.Tuple) (starlark.Value, error) {
 	var (
@@ -54,8 +57,11 @@ func (r *run) ask(t *scripting.Task, args starlark.Tuple, named []starlark.Tuple
 	if r.host.Ask == nil {
 		return nil, failed("the client cannot be asked")
 	}
+	if r.skipping {
+		return nil, errSkipped
+	}
 
-	// 1. The question, for as long as the step has.
+	// 1. The question, for as long as the step has, and as nothing skips it.
 	var (
 		reply *Reply
 		wrong error
@@ -63,13 +69,19 @@ func (r *run) ask(t *scripting.Task, args starlark.Tuple, named []starlark.Tuple
 	asked, cancel := r.limited(t.Context(), min(maxAsk, h.timeout))
 	defer cancel()
 	back := t.With(asked, t.Local())
-	err = r.outside(t, func(ctx context.Context) {
-		reply, wrong = r.host.Ask(ctx, &Question{Step: id, Message: message, Schema: s.text})
-	})
+	q := &Question{Step: id, Message: message, Schema: s.text}
+	if r.asking == nil {
+		r.asking = map[*Question]context.CancelFunc{}
+	}
+	r.asking[q] = cancel
+	err = r.outside(t, func(ctx context.Context) { reply, wrong = r.host.Ask(ctx, q) })
+	delete(r.asking, q)
 	back()
 	switch {
 	case err != nil:
 		return nil, err
+	case r.skipping && wrong != nil:
+		return nil, errSkipped
 	case asked.Err() == context.DeadlineExceeded && wrong != nil:
 		reply = &Reply{Action: actionCancel}
 	case wrong != nil:
@@ -100,6 +112,9 @@ func (r *run) ask(t *scripting.Task, args starlark.Tuple, named []starlark.Tuple
 			return answered(reply.Action, "", nil, h.def)
 		case v1beta1.ElicitationSkipRemaining:
 			r.skipping = true
+			for _, withdraw := range r.asking {
+				withdraw()
+			}
 			return answered(reply.Action, "", nil, h.def)
 		}
 		if asked.Err() == context.DeadlineExceeded {

@@ -177,6 +177,9 @@ func (l *loop) failed(t *scripting.Task, ctx context.Context, i int, err error) 
 	if f := l.run.over(t); f != nil {
 		return f
 	}
+	if errors.Is(err, errSkipped) {
+		return err
+	}
 	message := l.run.message(err)
 	if ctx.Err() == context.DeadlineExceeded {
 		message = "timed out after " + scripting.Seconds(l.timeout)

@@ -355,22 +355,33 @@ func (s *stage) play(one *scene) error {
 	return nil
 }
 
-// legacyAnswer makes a call, whose questions come on its stream.
+// legacyAnswer makes a call, whose questions come on its stream. One that it does not answer
+// has to be withdrawn before the result.
 func legacyAnswer(session *edgetest.Session, params string, next func(string) (string, bool)) ([]byte, error) {
 	r, err := session.TrySend(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":` + params + `}`)
 	if err != nil {
 		return nil, err
 	}
+	left := map[string]bool{}
 	for r.Stream() {
 		e, err := r.TryNext()
 		if err != nil {
 			return nil, err
 		}
-		if edgetest.Member(string(e.Data), "method") != `"elicitation/create"` {
+		switch edgetest.Member(string(e.Data), "method") {
+		case `"elicitation/create"`:
+		case `"notifications/cancelled"`:
+			delete(left, edgetest.Member(string(e.Data), "params", "requestId"))
+			continue
+		default:
+			if len(left) > 0 {
+				return nil, fmt.Errorf("%d questions are open beside the answer %.500s", len(left), e.Data)
+			}
 			return e.Data, nil
 		}
 		reply, hang := next(edgetest.Member(string(e.Data), "params", "message"))
 		if hang {
+			left[edgetest.Member(string(e.Data), "id")] = true
 			continue
 		}
 		answer, err := session.TrySend(`{"jsonrpc":"2.0","id":` + edgetest.Member(string(e.Data), "id") + `,"result":` + reply + `}`)
@@ -409,10 +420,12 @@ func modernAnswer(c *edgetest.Client, params, capabilities string, next func(str
 		var responses []string
 		for key, q := range asked.InputRequests {
 			reply, hang := next(string(q.Params.Message))
-			if hang {
-				return nil, errHang
+			if !hang {
+				responses = append(responses, fmt.Sprintf("%q:%s", key, reply))
 			}
-			responses = append(responses, fmt.Sprintf("%q:%s", key, reply))
+		}
+		if len(responses) == 0 {
+			return nil, errHang
 		}
 		more = `,"inputResponses":{` + strings.Join(responses, ",") + `},"requestState":` + string(asked.RequestState)
 	}

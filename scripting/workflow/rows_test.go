@@ -162,6 +162,8 @@ output: {properties: {p: {type: string, default: only}}}`, want: `{"p":"only"}`}
 		{name: "cancelled", yaml: `steps: [{id: a, ` + confirm + `, onDecline: {action: continue}}]`, replies: says("cancel"), want: `failed step "a": the user said: cancel`},
 		{name: "skip_remaining", yaml: `steps: [{id: a, ` + confirm + `, onDecline: {action: skip_remaining}}, {id: b, tool: w.echo, dependsOn: [a], defaultResults: {x: d}}, {id: c, tool: w.slow, arguments: {x: c}}]
 output: {properties: {b: {type: string, value: "{{.steps.b.output.x}} {{.steps.b.status}}"}, c: {type: string, value: "{{.steps.c.output.x}}"}}}`, replies: says("decline"), want: `{"b":"d skipped","c":"c"}`, events: "step_skipped b: the rest is skipped|step_completed c 10s|completed"},
+		{name: "skip_remaining withdraws a question", yaml: `steps: [{id: a, ` + confirm + `, onDecline: {action: skip_remaining}}, {id: b, ` + confirm + `, onDecline: {action: skip_remaining}, defaultResults: {x: d}}]
+output: {properties: {n: {type: string, value: "{{if or (eq .steps.a.status \"skipped\") (eq .steps.b.status \"skipped\")}}one{{end}}"}}}`, replies: append(says("decline"), nil), want: `{"n":"one"}`, events: "completed"},
 		{name: "nobody answers: as cancelled", yaml: `steps: [{id: a, ` + confirm + `, timeout: 1m, onCancel: {action: continue}}]`, replies: []*workflow.Reply{nil}, want: `{"action":"cancel"}`, events: "step_completed a 1m0s"},
 		{name: "nobody answers within ten minutes", yaml: `steps: [{id: a, ` + confirm + `, timeout: 20m}]`, replies: []*workflow.Reply{nil}, want: `failed step "a": nobody answered within 600s`, events: "step_failed a 10m0s"},
 		{name: "a client that cannot be asked", yaml: `steps: [{id: a, ` + confirm + `}]`, want: `failed step "a": the client cannot be asked`},

@@ -217,8 +217,9 @@ type run struct {
 	ended     int // steps
 	live      int // tasks of steps
 	finisher  *scripting.Task
-	skipping  bool // nothing more begins
-	broken    bool // a defect of the engine
+	skipping  bool                             // nothing more begins
+	asking    map[*Question]context.CancelFunc // under way
+	broken    bool                             // a defect of the engine
 	failure   *Failure
 
 	places chan struct{} // for calls at once

@@ -191,7 +191,7 @@ func (r *run) do(t *scripting.Task, h *handle) error {
 		h.end(statusSkipped, nil, "the workflow ended before")
 		return nil
 	case r.skipping:
-		h.end(statusSkipped, h.def, "the rest is skipped")
+		h.end(statusSkipped, h.def, errSkipped.Error())
 		return nil
 	}
 
@@ -234,6 +234,8 @@ func (r *run) do(t *scripting.Task, h *handle) error {
 		h.end(statusFailed, nil, "ended with the workflow: "+r.why())
 	case err == nil:
 		h.end(statusCompleted, v, "")
+	case errors.Is(err, errSkipped):
+		h.end(statusSkipped, h.def, errSkipped.Error())
 	default:
 		message := r.message(err)
 		if ctx.Err() != nil {
