@@ -38,6 +38,7 @@ type file struct {
 	reads  bool
 	writes bool
 	flags  uint16
+	known  bool // the instance has seen or set its flags
 }
 
 func (f *file) close() {
@@ -154,6 +155,7 @@ func (s *System) fdStat(m Memory, a []uint64) errno {
 	if f.root == nil && !f.writes {
 		rights &^= rightWrite
 	}
+	f.known = true
 	clear(b)
 	b[0] = typ
 	binary.LittleEndian.PutUint16(b[2:], f.flags)
@@ -171,7 +173,7 @@ func (s *System) fdSetFlags(_ Memory, a []uint64) errno {
 	case flags&^(flagAppend|flagNonblock) != 0, (flags^f.flags)&flagAppend != 0:
 		return eNotsup
 	}
-	f.flags = flags
+	f.flags, f.known = flags, true
 	return success
 }
 
@@ -272,7 +274,9 @@ func (s *System) vectors(m Memory, p, count uint64, do func(b []byte) (int, errn
 	return total, success
 }
 
-// fdRead reads what is there.
+// fdRead reads what is there. Where there is nothing it waits, unless its flags say otherwise and
+// the instance knows that: the Go runtime looks at them and polls, and programs in C or Rust
+// read and expect to wait.
 func (s *System) fdRead(m Memory, a []uint64) (errno, error) {
 	f := s.files[uint32(a[0])]
 	switch {
@@ -296,7 +300,7 @@ func (s *System) fdRead(m Memory, a []uint64) (errno, error) {
 			}
 			return ended(got, err)
 		})
-		if n == eAgain && empty && f.flags&flagNonblock == 0 {
+		if n == eAgain && empty && (f.flags&flagNonblock == 0 || !f.known) {
 			if err := s.rest(time.Time{}, f.pipe.more); err != nil {
 				return 0, err
 			}

@@ -156,6 +156,16 @@ func (p *played) subscribe(n int, kind byte, what uint64) {
 	binary.LittleEndian.PutUint32(b[16:], uint32(what))
 }
 
+// A program that has not looked at the flags of standard input waits in fd_read, as those in C
+// and Rust do.
+func TestStandardInputWaits(t *testing.T) {
+	p := play(t)
+	time.AfterFunc(20*time.Millisecond, func() { _, _ = p.Stdin.Write([]byte("hello")) })
+	if text, n := p.read(0); n != 0 || text != "hello" || p.slept < 10*time.Millisecond {
+		t.Errorf("read: %d, %q after %s", n, text, p.slept)
+	}
+}
+
 // Standard input is non-blocking: its flags say so, and there is nothing or there is something.
 // poll_oneoff sleeps until one of input and time comes, and ends with the session.
 func TestStandardInput(t *testing.T) {
