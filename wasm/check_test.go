@@ -35,6 +35,11 @@ func TestCheck(t *testing.T) {
 	if _, err := Check([]byte("\x00asm\x01\x00\x00\x00")); !errors.As(err, &refusal) {
 		t.Errorf("a module without the exports of a guest: %v", err)
 	}
+	names := append(appendName(nil, "name"), make([]byte, maxCustom)...)
+	named := append(appendU32(append(echoing(), sectionCustom), uint32(len(names))), names...)
+	if err := CheckServer(named); err == nil || !strings.Contains(err.Error(), "leave them out (Rust: -C strip=symbols") {
+		t.Errorf("a server with its names: %v", err)
+	}
 	if _, err := Check(waiting()); err == nil || !strings.Contains(err.Error(), "_start is there and weir_abi is not: this is a program") {
 		t.Errorf("a server: %v", err)
 	}

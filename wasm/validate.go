@@ -226,7 +226,7 @@ func parseWithin(b []byte, most, nesting int) (*module, error) {
 			s := &reader{b: part, section: "custom"}
 			s.name()
 			if m.custom > maxCustom {
-				s.fail("%d bytes of names and debug information: at most %d are allowed", m.custom, maxCustom)
+				s.fail("%d bytes of names and debug information: at most %d are allowed: leave them out (Rust: -C strip=symbols; C: wasm-ld --strip-all; Go: -ldflags=-s)", m.custom, maxCustom)
 			}
 			if s.err != nil {
 				return nil, s.err
