@@ -1,0 +1,49 @@
+package workflow_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-edge/weir/scripting/workflow"
+)
+
+// TestSkippedQuestions: once the rest is skipped, a question that waits is withdrawn and another
+// is not asked, wherever in a step it stands: nothing catches that, and nothing tries again.
+func TestSkippedQuestions(t *testing.T) {
+	for _, work := range []string{
+		`lambda: ask("b", "m")`,
+		`lambda: attempt(lambda: ask("b", "m"))`,
+		`lambda: retry(3, "1s", lambda: ask("b", "m"))`,
+		`lambda: parallel([lambda: ask("b", "m"), lambda: ask("b", "m")])`,
+		`lambda: each("b", lambda: [1, 2, 3], lambda item, index: ask("b", "m"), on_error="continue", parallel=2)`,
+		`lambda: [call_step("w.slow"), ask("b", "m")]`,
+	} {
+		tool := composite(t, "timeout: 30m")
+		tool.Script = `b = step("b", ` + work + `, on_error="continue", default={"d": 1})
+a = step("a", lambda: ask("a", "m", on_decline="skip_remaining"))
+return [a.status, b.status, b.output]`
+		w := parse(t, tool)
+		synctest.Test(t, func(t *testing.T) {
+			host := (&world{t: t, attempts: map[string]int{}}).host()
+			host.Ask = func(ctx context.Context, q *workflow.Question) (*workflow.Reply, error) {
+				if q.Step == "a" {
+					time.Sleep(time.Second)
+					return &workflow.Reply{Action: "decline"}, nil
+				}
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			began := time.Now()
+			out, err := w.Run(t.Context(), nil, host)
+			if err != nil || told(out) != `{"result":["completed","skipped",{"d":1}]}` {
+				t.Errorf("%s: %v, %v", work, told(out), err)
+			}
+			if d := time.Since(began); d > time.Second && !strings.Contains(work, "slow") {
+				t.Errorf("%s: after %s", work, d)
+			}
+		})
+	}
+}
