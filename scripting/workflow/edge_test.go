@@ -34,6 +34,7 @@ const fast = 5
 var paces = map[string]int{
 	"the time of a step, unless given":              0, // 5 minutes
 	"nobody answers within ten minutes":             0,
+	"skip_remaining withdraws a question":           0, // which question is asked first is left to chance there
 	"retry never waits longer than 60 times":        60,
 	"nobody answers: as cancelled":                  60,
 	"waiting for others is not the step's time":     1, // which a busy machine needs for a call
@@ -420,12 +421,10 @@ func modernAnswer(c *edgetest.Client, params, capabilities string, next func(str
 		var responses []string
 		for key, q := range asked.InputRequests {
 			reply, hang := next(string(q.Params.Message))
-			if !hang {
-				responses = append(responses, fmt.Sprintf("%q:%s", key, reply))
+			if hang {
+				return nil, errHang
 			}
-		}
-		if len(responses) == 0 {
-			return nil, errHang
+			responses = append(responses, fmt.Sprintf("%q:%s", key, reply))
 		}
 		more = `,"inputResponses":{` + strings.Join(responses, ",") + `},"requestState":` + string(asked.RequestState)
 	}
