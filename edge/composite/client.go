@@ -77,6 +77,7 @@ func (r *run) ask(ctx context.Context, q *workflow.Question) (*workflow.Reply, e
 	// Who asks no longer says so (2025-11-25, basic/utilities/cancellation), unless the client
 	// itself has ended the call.
 	asked, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer end(nil)
 	defer context.AfterFunc(patient, func() {
 		if r.request.Err() != nil {
 			end(context.Cause(ctx))

@@ -54,6 +54,8 @@ type child struct {
 
 	unread chan struct{} // closed when the server has closed its stdin
 
+	several atomic.Int32 // answers over several lines that are told of soon
+
 	deaf atomic.Bool // the owner is told nothing more: it has closed the stream, or knows of the end
 
 	done chan struct{} // closed when all of it is gone
@@ -268,6 +270,7 @@ type indented struct {
 	on         bool // a line of it is still to come
 	told       bool // the log has it that such were written
 	asks       bool // it has a method, and so is no answer
+	version    bool // it has the member jsonrpc: other JSON that a server prints may have an id too
 	indent     int  // of its own members
 	head, tail []byte
 }
@@ -277,7 +280,7 @@ func (s *indented) add(line []byte) bool {
 	line = bytes.TrimRight(line, " \t\r")
 	switch {
 	case len(line) == 1 && line[0] == '{':
-		s.on, s.asks, s.head, s.tail = true, false, s.head[:0], s.tail[:0]
+		s.on, s.asks, s.version, s.head, s.tail = true, false, false, s.head[:0], s.tail[:0]
 	case !s.on:
 		return false
 	}
@@ -285,7 +288,10 @@ func (s *indented) add(line []byte) bool {
 	if len(s.head) == 1 {
 		s.indent = len(line) - len(begin)
 	}
-	s.asks = s.asks || len(line)-len(begin) == s.indent && bytes.HasPrefix(begin, []byte(`"method"`))
+	if len(line)-len(begin) == s.indent {
+		s.asks = s.asks || bytes.HasPrefix(begin, []byte(`"method"`))
+		s.version = s.version || bytes.HasPrefix(begin, []byte(`"jsonrpc"`))
+	}
 	s.head = append(s.head, line[:min(len(line), idWithin-len(s.head))]...)
 	s.tail = append(s.tail, line[max(0, len(line)-atEnd):]...)
 	s.tail = append(s.tail[:0], s.tail[max(0, len(s.tail)-atEnd):]...)
@@ -297,6 +303,9 @@ func (s *indented) add(line []byte) bool {
 // what they send for people first.
 const unlessRight = time.Second
 
+// mostSeveral is how many such answers of one process wait for that; of more only the log has it.
+const mostSeveral = 64
+
 // inSeveral says of a message that was written over several lines that it was none (2025-11-25,
 // basic/transports, stdio): to the log once, and to whoever waits for it.
 func (c *child) inSeveral(s *indented) {
@@ -304,8 +313,10 @@ func (c *child) inSeveral(s *indented) {
 		s.told = true
 		c.log.event("it writes JSON over several lines, as for people: a message has to be one line")
 	}
-	if id := bytes.Clone(idOf(s.head, s.tail)); id != nil && !s.asks {
+	if id := bytes.Clone(idOf(s.head, s.tail)); id != nil && s.version && !s.asks && c.several.Load() < mostSeveral {
+		c.several.Add(1)
 		time.AfterFunc(unlessRight, func() {
+			defer c.several.Add(-1)
 			c.h.Failed(id, edge.Errorf(edge.Unavailable, "call", "%w", edge.ErrSeveralLines))
 		})
 	}
