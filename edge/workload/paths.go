@@ -60,11 +60,15 @@ func PathsOf(environ func(name string) (string, bool)) (Paths, error) {
 }
 
 // Unusable is the error of a state directory that cannot be made, or written to.
-func (p Paths) Unusable(err error) error { return misplaced("state directory: ", err, "see that you may write there, or set WEIR_HOME to a directory of your own, where Weir may keep its workloads") }
+func (p Paths) Unusable(err error) error {
+	return misplaced("state directory: ", err, "see that you may write there, or set WEIR_HOME to a directory of your own, where Weir may keep its workloads")
+}
 
 // NoSocket is the error of a place of the manager's socket that cannot be reached, or made, as that
 // of another user is whose XDG_RUNTIME_DIR is still set.
-func NoSocket(err error) error { return misplaced("the manager's socket: ", err, "set XDG_RUNTIME_DIR to a directory of your own, or to nothing") }
+func NoSocket(err error) error {
+	return misplaced("the manager's socket: ", err, "set XDG_RUNTIME_DIR to a directory of your own, or to nothing")
+}
 
 // misplaced is an error of a place, with what to do where the system refuses it.
 func misplaced(what string, err error, next string) error {
