@@ -90,8 +90,7 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 
 // over reports whether an error of a connection says that the manager has ended.
 func over(err error) bool {
-	ends := []error{syscall.ECONNREFUSED, fs.ErrNotExist, syscall.ECONNRESET, syscall.EPIPE, io.EOF, io.ErrUnexpectedEOF}
-	return slices.ContainsFunc(ends, func(end error) bool { return errors.Is(err, end) })
+	return slices.ContainsFunc([]error{syscall.ECONNREFUSED, fs.ErrNotExist, syscall.ECONNRESET, syscall.EPIPE, io.EOF, io.ErrUnexpectedEOF}, func(end error) bool { return errors.Is(err, end) })
 }
 
 // errEnded is the error of a request whose manager ended: it may have begun with it.

@@ -187,11 +187,8 @@ func (w *one) keep() {
 	}
 }
 
-// quote tells whoever waits for the start under way what the server, or what makes it ready, says.
-// The name stands before it: it may occur in such a text by chance.
-func (w *one) quote(text string) { w.say(w.name + ": " + text) }
-
-// say tells whoever waits for the start under way of a step. Its text names the workload.
+// say tells whoever waits for the start under way of a step. Its text names the workload: the name
+// stands before what others say, who may have it in their words by chance.
 func (w *one) say(text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -210,7 +207,7 @@ func (w *one) line(l Line) {
 		log.Add(l)
 	}
 	if l.Source == "stderr" {
-		w.quote("stderr: " + l.Text)
+		w.say(w.name + ": stderr: " + l.Text)
 	}
 }
 

@@ -114,7 +114,7 @@ func (w *one) opening() Opening {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return Opening{
-		Name: w.name, Manifest: w.manifest, Folder: w.folder.path, Lines: w.line, Say: w.quote,
+		Name: w.name, Manifest: w.manifest, Folder: w.folder.path, Lines: w.line, Say: func(text string) { w.say(w.name + ": " + text) },
 		Remembered: func(digest string) (modern, known bool) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
