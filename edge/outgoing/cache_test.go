@@ -23,9 +23,17 @@ type maker struct {
 	life  time.Duration
 	skew  time.Duration
 	takes time.Duration
-	err   error
+	mu    sync.Mutex
+	err   error         // guarded by mu, once it is asked
 	hold  chan struct{} // Make waits for it to be closed; nil for nothing
 	now   func() time.Time
+}
+
+// fails has Make fail from now on; nil for no more.
+func (m *maker) fails(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.err = err
 }
 
 type credential struct{ owner, subject string }
@@ -50,8 +58,11 @@ func (m *maker) Make(ctx context.Context, a *outgoing.Ask) (outgoing.Fresh, erro
 			return outgoing.Fresh{}, ctx.Err()
 		}
 	}
-	if m.err != nil {
-		return outgoing.Fresh{}, m.err
+	m.mu.Lock()
+	err := m.err
+	m.mu.Unlock()
+	if err != nil {
+		return outgoing.Fresh{}, err
 	}
 	return outgoing.Fresh{
 		Value: &credential{strings.Clone(a.Who.Subject), strings.Clone(string(a.Subject))},
@@ -271,7 +282,7 @@ func TestRefusalsAreKept(t *testing.T) {
 			if m.asked.Load() != 3 {
 				t.Errorf("%v: asked %d times", tt.err, m.asked.Load())
 			}
-			m.err = nil
+			m.fails(nil)
 			if _, _, err := c.Get(t.Context(), by(m), ask(who)); err != nil {
 				t.Error(err)
 			}
@@ -294,13 +305,13 @@ func TestRenewalUnderFailure(t *testing.T) {
 			case err != nil:
 				fails++
 			}
-			m.err = outgoing.Fault(edge.Unavailable, false, errors.New("down"))
+			m.fails(outgoing.Fault(edge.Unavailable, false, errors.New("down")))
 			time.Sleep(100 * time.Millisecond)
 		}
 		if n := m.asked.Load(); n < 10 || n > 16 || fails == 0 {
 			t.Errorf("asked %d times", n)
 		}
-		m.err = nil
+		m.fails(nil)
 		time.Sleep(2 * time.Second)
 		if _, generation, err := c.Get(t.Context(), by(m), ask(who)); err != nil || generation == 1 {
 			t.Error(generation, err)

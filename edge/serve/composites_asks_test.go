@@ -61,7 +61,6 @@ func (c caller) converse(t *testing.T, tool, arguments string, answer func(asked
 // inputs has a modern fake server want input for a tool before it answers, with a state
 // that is different for each call.
 func wantsInput(s *edgetest.Server, name, method, params string) {
-	n := 0
 	s.Always("tools/call", func(c *edgetest.Call) {
 		p := string(c.Message.Params)
 		arguments := edgetest.Member(p, "arguments")
@@ -69,7 +68,6 @@ func wantsInput(s *edgetest.Server, name, method, params string) {
 		case edgetest.Member(p, "name") != quote(name):
 			c.Result(`{"resultType":"complete","content":[],"structuredContent":` + arguments + `}`)
 		case state == "":
-			n++
 			c.Result(fmt.Sprintf(`{"resultType":"input_required","inputRequests":{"who":{"method":%q,"params":%s}},"requestState":%s}`, method, params, quote("state of "+arguments)))
 		case state != quote("state of "+arguments):
 			c.Result(`{"resultType":"complete","isError":true,"content":[{"type":"text","text":"the state of another call"}]}`)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -98,9 +99,12 @@ func bySDK(ctx context.Context, url string, all []say) (out []spoken, err error)
 func oneBySDK(ctx context.Context, url string, s say) (out spoken, err error) {
 	options := &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}}
 	over := make(chan struct{})
+	var asked sync.Mutex // the client answers several questions at once
 	if s.Answers != nil {
 		options.ElicitationHandler = func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			asked.Lock()
 			out.Asked = append(out.Asked, r.Params.Message)
+			asked.Unlock()
 			a := s.Answers[strings.FieldsFunc(r.Params.Message, func(r rune) bool { return r == ' ' || r == '?' })[0]]
 			if a == nil {
 				<-over // the end of the session would wait for it
