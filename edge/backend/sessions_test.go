@@ -2,6 +2,7 @@ package backend_test
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
