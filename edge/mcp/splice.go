@@ -121,15 +121,6 @@ func each(value []byte, open byte, f func(*scanner) error) {
 	}
 }
 
-// Structured returns the structuredContent of a result; nil for none, and for null, which some
-// servers write for none.
-func Structured(result []byte) []byte {
-	if s := Lookup(result, "structuredContent"); string(s) != "null" {
-		return s
-	}
-	return nil
-}
-
 // Lookup walks down a valid JSON value by names; nil when one is not there.
 func Lookup(value []byte, path ...string) []byte {
 	for _, name := range path {

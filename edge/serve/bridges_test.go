@@ -717,7 +717,7 @@ func TestZ10OddServers(t *testing.T) {
 		{"a log message that cannot be read", "tools/call", false, func(c *edgetest.Call) {
 			c.Whole(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"cut \ud83d"}}`, answer(c))
 		}},
-		{"a question that cannot be read", "tools/call", true, func(c *edgetest.Call) {
+		{"a question that cannot be read", "tools/call", false, func(c *edgetest.Call) {
 			c.Whole(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"cut \ud83d"}}`, answer(c))
 		}},
 		{"an answer that cannot be read", "tools/call", true, func(c *edgetest.Call) {

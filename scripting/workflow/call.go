@@ -143,7 +143,7 @@ func typesOf(schema []byte) map[string]v1beta1.OutputType {
 // outputOf is the output of a step that called a tool: structuredContent, or an object of
 // the contents: text, text_1 …, image_0 …, audio_0 …, resource, resource_1 …
 func outputOf(result []byte) ([]byte, error) {
-	if s := mcp.Structured(result); s != nil {
+	if s := mcp.Lookup(result, "structuredContent"); s != nil {
 		return s, nil
 	}
 	all := mcp.Elements(mcp.Lookup(result, "content"))
@@ -240,7 +240,7 @@ func (r *run) plainCall(ctx context.Context, c *scripting.Call) scripting.Answer
 // plainValue is what call_tool() returns of a result: structuredContent, of which a lone
 // result is its value; else the first text, as JSON where it is; else the contents.
 func plainValue(result []byte) []byte {
-	if s := mcp.Structured(result); s != nil {
+	if s := mcp.Lookup(result, "structuredContent"); s != nil {
 		if all := mcp.Members(s); len(all) == 1 && string(mcp.Unquote(all[0].Name)) == "result" {
 			return all[0].Value
 		}

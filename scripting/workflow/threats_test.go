@@ -27,7 +27,6 @@ func TestScripts(t *testing.T) {
 		`return call_tool("w.list")`:                                                           `{"result":[1,2]}`,
 		`return call_tool("w.text")`:                                                           `{"result":"hello"}`,
 		`return call_tool("w.json")`:                                                           `{"k":[1,2]}`,
-		`return [call_tool("w.none"), step("a", lambda: call_step("w.none")).output]`:          `{"result":["words",{"text":"words"}]}`,
 		`return call_tool_result("w.text")`:                                                    `{"content":[{"type":"text","text":"hello"}]}`,
 		`return attempt(lambda: call_tool("w.fail"))["error"]["message"]`:                      `{"result":"tool \"w.fail\": boom"}`,
 		`return attempt(lambda: call_step("w.denied"))["error"]`:                               `{"message":"tool \"w.denied\": denied by authorization policy","tool":"w.denied","code":403,"data":null}`,

@@ -14,7 +14,7 @@ import (
 // Result writes a result as text.
 func Result(result []byte) string {
 	var b strings.Builder
-	structured := mcp.Structured(result)
+	structured := mcp.Lookup(result, "structuredContent")
 	for _, content := range mcp.Elements(mcp.Lookup(result, "content")) {
 		// Servers repeat structured content as text for older clients.
 		if said := mcp.String(mcp.Lookup(content, "text")); structured == nil || !sameJSON([]byte(said), structured) {
