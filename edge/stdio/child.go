@@ -270,7 +270,7 @@ type indented struct {
 	on         bool // a line of it is still to come
 	told       bool // the log has it that such were written
 	asks       bool // it has a method, and so is no answer
-	version    bool // it has the member jsonrpc: other JSON that a server prints may have an id too
+	answers    bool // it has a result or an error: other JSON that a server prints may have an id too
 	indent     int  // of its own members
 	head, tail []byte
 }
@@ -280,7 +280,7 @@ func (s *indented) add(line []byte) bool {
 	line = bytes.TrimRight(line, " \t\r")
 	switch {
 	case len(line) == 1 && line[0] == '{':
-		s.on, s.asks, s.version, s.head, s.tail = true, false, false, s.head[:0], s.tail[:0]
+		s.on, s.asks, s.answers, s.head, s.tail = true, false, false, s.head[:0], s.tail[:0]
 	case !s.on:
 		return false
 	}
@@ -290,7 +290,7 @@ func (s *indented) add(line []byte) bool {
 	}
 	if len(line)-len(begin) == s.indent {
 		s.asks = s.asks || bytes.HasPrefix(begin, []byte(`"method"`))
-		s.version = s.version || bytes.HasPrefix(begin, []byte(`"jsonrpc"`))
+		s.answers = s.answers || bytes.HasPrefix(begin, []byte(`"result"`)) || bytes.HasPrefix(begin, []byte(`"error"`))
 	}
 	s.head = append(s.head, line[:min(len(line), idWithin-len(s.head))]...)
 	s.tail = append(s.tail, line[max(0, len(line)-atEnd):]...)
@@ -313,7 +313,7 @@ func (c *child) inSeveral(s *indented) {
 		s.told = true
 		c.log.event("it writes JSON over several lines, as for people: a message has to be one line")
 	}
-	if id := bytes.Clone(idOf(s.head, s.tail)); id != nil && s.version && !s.asks && c.several.Load() < mostSeveral {
+	if id := bytes.Clone(idOf(s.head, s.tail)); id != nil && s.answers && !s.asks && c.several.Load() < mostSeveral {
 		c.several.Add(1)
 		time.AfterFunc(unlessRight, func() {
 			defer c.several.Add(-1)
