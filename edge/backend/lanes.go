@@ -56,7 +56,6 @@ func (l *lane) open(ctx context.Context, trial bool) (*lines, error) {
 	at := &lines{}
 	at.hears.Store(&hears{
 		beside: func(m *mcp.Message) { l.beside(at, m) },
-		noNews: func(id []byte) { l.noNews(at, id) },
 		ended: func() {
 			l.lost.Store(l.isClients())
 			l.live.CompareAndSwap(at, nil)
@@ -121,10 +120,7 @@ func (l *lane) beside(at *lines, m *mcp.Message) {
 		return
 	}
 	if m.Method == "notifications/cancelled" {
-		id := m.Get("requestId").Of(m.Raw)
-		if at.torn(id); ofNews(id) {
-			l.noNews(at, id)
-		}
+		at.torn(m.Get("requestId").Of(m.Raw))
 		return
 	}
 	if m.Method == "notifications/message" {

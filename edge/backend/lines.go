@@ -25,13 +25,7 @@ type lines struct {
 	followed  atomic.Uint64 // which version of the news it is subscribed to
 	following sync.Mutex    // whoever has it subscribes
 	pace      pace
-	wishes    string    // id of the subscription to resources; "" for none; following guards it, and the next one
-	asked     time.Time // when the edge last asked for news
-
-	noLists  atomic.Bool            // the server has ended the news of lists
-	noWishes atomic.Pointer[string] // id of a subscription to resources that it has ended
-	resting  atomic.Bool            // news are asked for again after a rest
-	rest     time.Duration          // that one; of whoever has set resting
+	wishes    string // id of the subscription to resources; "" for none; following guards it
 
 	served atomic.Bool // it has been used for others than the edge itself
 
@@ -45,7 +39,6 @@ type lines struct {
 // hears is who hears what comes on a stream besides answers.
 type hears struct {
 	beside  func(*mcp.Message) // takes a message, and may keep it; called by one goroutine
-	noNews  func(id []byte)    // told that the server has ended a subscription of the edge's own; nil for nobody
 	ended   func()             // told of the end of the stream, but where close was called
 	listens func() bool        // whether somebody hears what belongs to no call; nil for never
 }
@@ -298,10 +291,6 @@ func (l *lines) hear(m *mcp.Message) {
 		return
 	}
 	id := m.IDText()
-	if h := l.hears.Load(); m.Kind == mcp.Result && h.noNews != nil && ofNews(id) { // an error says that there are none
-		h.noNews(id)
-		return
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	i := -1

@@ -252,7 +252,6 @@ func (l *lane) listenForNews(at *lines) {
 		return
 	}
 	ask := func(id string, wish Wish) {
-		at.asked = time.Now()
 		params := mcp.Change(nil, nil,
 			mcp.Raw("_meta", mcp.Change(nil, nil, mcp.Caller{Info: l.b.Info}.Members()...)),
 			mcp.Raw("notifications", wish.text()))
@@ -262,9 +261,7 @@ func (l *lane) listenForNews(at *lines) {
 		can := func(kind string) bool { return string(mcp.Lookup(in.Capabilities, kind, "listChanged")) == "true" }
 		wish := Wish{Tools: can("tools"), Prompts: can("prompts"), Resources: can("resources")}
 		if wish.Tools || wish.Prompts || wish.Resources {
-			at.following.Lock()
 			ask(edge.NewsID, wish)
-			at.following.Unlock()
 		}
 	}
 	version := l.b.news.version.Load()
@@ -289,54 +286,6 @@ func (l *lane) listenForNews(at *lines) {
 		}
 	}
 	at.followed.Store(version)
-}
-
-// ofNews reports whether an id is that of a request of listenForNews.
-func ofNews(id []byte) bool { return bytes.HasPrefix(id, []byte(`"weir-news`)) }
-
-const firstRest, longestRest = time.Second, 30 * time.Second // before news are asked for again
-
-// noNews asks a process for news again that has ended a subscription of the edge's own: after a
-// rest, which is longer each time where that does not last. It is called for what the process
-// says, so it waits for nothing, and one rest at a time is all that it begins.
-func (l *lane) noNews(at *lines, id []byte) {
-	if own := string(id); own == edge.NewsID {
-		at.noLists.Store(true)
-	} else {
-		at.noWishes.Store(&own)
-	}
-	if !at.resting.CompareAndSwap(false, true) {
-		return
-	}
-	at.rest = max(at.rest, firstRest)
-	time.AfterFunc(at.rest, func() {
-		defer edge.Contain(l.b.Log, "news")
-		lists := at.noLists.Swap(false)
-		if lists {
-			at.news.Store(false)
-		}
-		at.following.Lock()
-		if time.Since(at.asked)-at.rest > time.Minute {
-			at.rest = firstRest
-		} else {
-			at.rest = min(2*at.rest, longestRest)
-		}
-		if ended := at.noWishes.Swap(nil); ended != nil && *ended == at.wishes { // no other has taken its place
-			at.wishes = ""
-			at.followed.Store(0)
-		}
-		at.following.Unlock()
-		at.resting.Store(false)
-		if !l.b.ears.some.Load() || at.dead() {
-			return // whoever listens next asks
-		}
-		l.listenForNews(at)
-		for _, list := range []string{"tools", "prompts", "resources"} { // may have changed meanwhile
-			if n, err := mcp.Decode(mcp.AppendRequest(nil, nil, "notifications/"+list+"/list_changed", nil)); err == nil && lists {
-				l.b.ears.changed(n)
-			}
-		}
-	})
 }
 
 // heardNews passes on what a process of the edge's own was asked for by listenForNews.

@@ -317,12 +317,6 @@ func (s *played) call(p *packet, line []byte, cancelled chan struct{}) {
 				return
 			}
 		}
-		if end := arg("end"); end != "" { // of the edge's own subscription
-			s.mu.Lock()
-			s.listens = slices.DeleteFunc(s.listens, func(id string) bool { return strings.Contains(end, id) })
-			s.mu.Unlock()
-			s.say("%s", end)
-		}
 		if _, modern := s.how["modern"]; modern { // it tells of changes whom it was asked to
 			s.mu.Lock()
 			to := slices.Clone(s.listens)

@@ -2,7 +2,6 @@ package stdio
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"sync"
 
@@ -39,7 +38,6 @@ type shared struct {
 	uris    map[string]subscribed
 	subs    map[string]string // resources/subscribe under way by id: the URI
 	news    map[*member]bool  // who asked for the news; one of them is told, all being the edge's own
-	noNews  bool              // the process has ended what they asked for: who asks again is heard
 	level   string            // the log level set
 
 	met     []byte    // JSON text: the result of initialize; nil before it
@@ -251,10 +249,6 @@ func (s *shared) answered(n *mcp.Message) {
 	s.settle(plain(id), n.Kind == mcp.Result)
 	m := s.takes(id)
 	var waits []greeted
-	var told []*member
-	if id == edge.NewsID && n.Kind == mcp.Result {
-		told = s.newsEnd()
-	}
 	if id != "" && id == s.meeting {
 		s.meeting = ""
 		if n.Kind == mcp.Result {
@@ -268,9 +262,6 @@ func (s *shared) answered(n *mcp.Message) {
 			w.m.tell(0, true, func() { w.m.h.Hear(one) })
 		}
 	}
-	for _, m := range told {
-		m.tell(0, true, func() { m.h.Hear(n) })
-	}
 	if m == nil {
 		if id != edge.NewsID && waits == nil {
 			s.b.dropped.Add(1)
@@ -278,12 +269,6 @@ func (s *shared) answered(n *mcp.Message) {
 		return
 	}
 	m.tell(0, true, func() { m.h.Hear(n) })
-}
-
-// newsEnd returns who asked for the news, which the process has ended; s.mu is held.
-func (s *shared) newsEnd() []*member {
-	s.noNews = true
-	return slices.Collect(maps.Keys(s.news))
 }
 
 // addressees returns whom a notification or a question goes to; s.mu is held.
@@ -319,9 +304,6 @@ func (s *shared) addressees(n *mcp.Message) []*member {
 		return all
 	case "notifications/cancelled":
 		id := n.Get("requestId").Of(n.Raw)
-		if string(id) == edge.NewsID {
-			return s.newsEnd()
-		}
 		if m := s.lasting[plain(string(id))]; m != nil {
 			s.drop(plain(string(id)))
 			return some(m)

@@ -104,11 +104,10 @@ func (m *member) Send(raw []byte, edits []mcp.Edit) error {
 	case "subscriptions/listen":
 		if id == edge.NewsID {
 			s.news[m] = true
-			if len(s.news) > 1 && !s.noNews {
+			if len(s.news) > 1 {
 				s.mu.Unlock()
 				return nil // the process has been asked
 			}
-			s.noNews = false
 		}
 	case "notifications/cancelled":
 		s.drop(string(n.Get("requestId").Of(n.Raw)))
