@@ -217,36 +217,6 @@ func TestDelete(t *testing.T) {
 	fails(t, f.client.Do("GET", "/mcp", "", "Mcp-Session-Id", s.ID, "Accept", "text/event-stream"), 404, -32001, "")
 }
 
-// A call whose session ends meanwhile, at another edge, too, or since the store has lost it, is
-// answered: its client may know nothing of the end.
-func TestCallOfASessionThatEnds(t *testing.T) {
-	t.Parallel()
-	for name, end := range map[string]func(p *pair, c caller){
-		"here":           func(p *pair, c caller) { c.session.Delete() },
-		"at another one": func(p *pair, c caller) { c.at(p.b).session.Delete() },
-		"in the store":   func(p *pair, c caller) { p.redis.Do("FLUSHALL") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := newPair(t, edgetest.Legacy)
-			entered, _ := slow(p.a)
-			c := p.a.callerOf(t, edgetest.Legacy, "")
-			answered := make(chan *edgetest.Response, 1)
-			go func() {
-				r, err := c.try("7", "tools/call", edgetest.CallParams("echo", "{}"))
-				if err != nil {
-					t.Error(err)
-				}
-				answered <- r
-			}()
-			edgetest.Receive(t, entered, "the call")
-			end(p, c)
-			edgetest.Until(t, "the end of the session", func() bool { return c.session.Request("8", "ping", "").Status == 404 })
-			fails(t, edgetest.Receive(t, answered, "the answer"), 200, -32603, "7")
-		})
-	}
-}
-
 // An edge whose backend has never been there still answers what needs none.
 func TestWithoutABackend(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"math"
+	"os"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
@@ -17,30 +18,69 @@ const (
 	restsFor   = 3 * time.Second
 	givesEvery = 10 * time.Second
 
+	// startsFor is for how long the process is taken to start.
+	startsFor = 2 * time.Second
+
 	// worthGiving is how many bytes of garbage and free memory are worth a collection, and
 	// by how many what the last collection found in use must exceed what the last return of
 	// memory left: some of it may be garbage since, as what a reload replaced is.
 	worthGiving = 6 << 20
 )
 
-// memory returns unused memory to the system, and has the process forget pages of its program
-// that it may not need any more. It belongs to one goroutine.
+// A heap of a few MiB is collected over and over by a process that makes much garbage, each time
+// for as much as it has in use. One that does so many times a second lets the heap grow to
+// smallHeap first, unless GOGC or a manager says when.
+const (
+	smallHeap = 16 << 20
+	usualPace = 100 // percent: garbage is collected when it is as much as what is in use
+	mostPace  = 400
+	often     = 8 // collections a second
+)
+
+// memory returns unused memory to the system, has the process forget pages of its program
+// that it may not need any more, and sets the pace of collections. It belongs to one goroutine.
 type memory struct {
+	born    time.Time
 	samples []metrics.Sample
 	cycles  uint64    // collections so far
 	changed time.Time // when the last one was seen
 	gave    time.Time
 	left    uint64 // bytes in use after that
 	forgot  uint64 // collections when the program was forgotten; see forgetProgram
+	pace    int    // GOGC now, percent; 0 where others have set it
 }
 
 func newMemory() *memory {
-	return &memory{samples: []metrics.Sample{
+	m := &memory{born: time.Now(), samples: []metrics.Sample{
 		{Name: "/gc/cycles/total:gc-cycles"},
 		{Name: "/memory/classes/heap/objects:bytes"},
 		{Name: "/gc/heap/live:bytes"},
 		{Name: "/memory/classes/heap/free:bytes"},
+		{Name: "/gc/gogc:percent"},
 	}}
+	metrics.Read(m.samples)
+	if _, set := os.LookupEnv("GOGC"); !set && m.samples[4].Value.Uint64() >= usualPace { // that of another edge in this process may be more
+		m.pace = usualPace
+	}
+	return m
+}
+
+// keepPace sets at how much garbage it is collected, from how many collections there were within
+// the last second, and how many bytes the last one found in use.
+func (m *memory) keepPace(collections, live uint64) {
+	pace := m.pace
+	switch {
+	case pace == 0:
+		return
+	case collections == 0 || live >= smallHeap/2:
+		pace = usualPace
+	case collections >= often:
+		pace = min(mostPace, int(100*(smallHeap-live)/max(live, 1)))
+	}
+	if change := pace - m.pace; pace == usualPace && change != 0 || change > m.pace/4 || -change > m.pace/4 { // each stops the process for a moment
+		m.pace = pace
+		debug.SetGCPercent(pace)
+	}
 }
 
 // look returns memory when the process is at rest and holds enough that it does not need.
@@ -48,6 +88,13 @@ func newMemory() *memory {
 func (m *memory) look(now time.Time) bool {
 	metrics.Read(m.samples)
 	cycles, objects, live, free := m.samples[0].Value.Uint64(), m.samples[1].Value.Uint64(), m.samples[2].Value.Uint64(), m.samples[3].Value.Uint64()
+	if now.Sub(m.born) >= startsFor {
+		m.keepPace(cycles-m.cycles, live)
+		if m.forgot == 0 {
+			m.forgot = max(cycles, 1)
+			forgetProgram()
+		}
+	}
 	if cycles != m.cycles || m.changed.IsZero() {
 		m.cycles, m.changed = cycles, now
 		return false

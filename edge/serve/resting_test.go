@@ -2,6 +2,8 @@ package serve
 
 import (
 	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
 	"testing"
 	"time"
 )
@@ -29,5 +31,68 @@ func TestMemoryOfWhatWasReplaced(t *testing.T) {
 		if rest() {
 			t.Error("a process at rest with nothing to give collects again")
 		}
+	}
+}
+
+// TestPaceOfCollections: a small heap that is collected often grows first, until the process has
+// nothing to do or more in use. What the operator has set holds, and what a manager has.
+func TestPaceOfCollections(t *testing.T) {
+	usual := debug.SetGCPercent(usualPace)
+	defer debug.SetGCPercent(usual)
+	m := newMemory()
+	for _, look := range []struct {
+		collections, live uint64
+		want              int
+	}{
+		{often - 1, 4 << 20, 100},
+		{often, 4 << 20, 300},
+		{1, 4 << 20, 300},
+		{often, 3500 << 10, 300}, // too little to stop the process for
+		{often, 1 << 20, 400},
+		{often, 0, 400},
+		{often, 6 << 20, 166},
+		{0, 6 << 20, 100},
+		{often, 4 << 20, 300},
+		{often, smallHeap / 2, 100},
+		{often, 1 << 30, 100},
+	} {
+		m.keepPace(look.collections, look.live)
+		if got := debug.SetGCPercent(look.want); got != look.want || m.pace != look.want {
+			t.Errorf("%+v: %d%%, %d", look, got, m.pace)
+		}
+	}
+	held := func(what string, percent int) {
+		t.Helper()
+		debug.SetGCPercent(percent)
+		m := newMemory()
+		m.keepPace(often, 4<<20)
+		if m.keepPace(0, 4<<20); debug.SetGCPercent(usualPace) != percent {
+			t.Errorf("%s was changed", what)
+		}
+	}
+	held("the pace of a manager", 50)
+	t.Setenv("GOGC", "120")
+	held("what GOGC says", 120)
+}
+
+// TestPaceOfABusyEdge: the looks of an edge that has started see the collections.
+func TestPaceOfABusyEdge(t *testing.T) {
+	usual := debug.SetGCPercent(usualPace)
+	defer debug.SetGCPercent(usual)
+	m := newMemory()
+	looks := func(after time.Duration) {
+		for range often {
+			runtime.GC()
+		}
+		m.look(m.born.Add(after))
+	}
+	looks(0) // the start's own collections say nothing
+	if looks(startsFor - 1); m.pace != usualPace {
+		t.Errorf("%d%% while it starts", m.pace)
+	}
+	looks(startsFor)
+	metrics.Read(m.samples)
+	if live := m.samples[2].Value.Uint64(); (m.pace > usualPace) != (live < smallHeap/2) {
+		t.Errorf("%d%% with %d bytes in use", m.pace, live)
 	}
 }

@@ -141,9 +141,16 @@ func (b *bench) manyCalls(ctx context.Context, e kit.Era) {
 	}
 }
 
+// afterStart is how long a process is left alone first: an edge lets go of what its start has read
+// of its program, and calls are to find the pages that they need before the first look.
+const afterStart = 3 * time.Second
+
 func (row *massRow) measure(ctx context.Context, p *kit.Process) {
 	f := kit.Must(openFleet(ctx, p.Addr, row.cell.client, row.cell.conns))
 	defer f.hangUp()
+	if !kit.Sleep(ctx, afterStart) {
+		kit.Fail("%v", ctx.Err())
+	}
 	for _, part := range []struct {
 		calls int
 		read  *int64
