@@ -89,8 +89,9 @@ type Upstreams interface {
 	// renewed. What is of one principal is never returned for another, and who is not nil.
 	Upstream(ctx context.Context, who *Identity, provider string) (access, id Secret, err error)
 
-	// Refused tells that a backend did not take an access token of Upstream. An error of
-	// kind Unauthenticated says that there will be no other until who signs in again.
+	// Refused tells that a backend did not take an access token of Upstream, which may return
+	// another after that. An error of kind Unauthenticated says that there will be no other
+	// until who signs in again.
 	Refused(ctx context.Context, who *Identity, provider string, access Secret) error
 }
 

@@ -130,7 +130,11 @@ func (p *personal) get(env edge.Env) (func(context.Context, *edge.Outbound) (any
 				return nil, 0, err
 			}
 			if r.Refused && p.same {
-				if err := env.Upstreams.Refused(ctx, a.Who, p.provider, a.Subject); err != nil {
+				err := env.Upstreams.Refused(ctx, a.Who, p.provider, a.Subject)
+				if err == nil { // there may be another by now
+					err = p.upstream(ctx, env.Upstreams, &a)
+				}
+				if err != nil {
 					return nil, 0, err
 				}
 			}

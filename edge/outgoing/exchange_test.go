@@ -53,8 +53,11 @@ func (u *upstreams) Upstream(_ context.Context, who *edge.Identity, provider str
 }
 
 func (u *upstreams) Refused(_ context.Context, who *edge.Identity, provider string, access edge.Secret) error {
-	if access == "revoked" {
+	switch access {
+	case "revoked":
 		return edge.Errorf(edge.Unauthenticated, "upstream", "sign in again")
+	case "renewable":
+		u.set(provider, who.Subject, "renewed", "")
 	}
 	return nil
 }
@@ -684,6 +687,14 @@ func TestUpstreamSubject(t *testing.T) {
 	}
 	_, _, err := shown(t, inject, who, true)
 	refusedAs(t, "a token that the backend refuses, and nobody renews", err, edge.Unauthenticated)
+	up.set("github", "alice", "renewable", "")
+	_, first, err := shown(t, inject, who, false)
+	if err != nil {
+		t.Error(err)
+	}
+	if line, next, err := shown(t, inject, who, true); err != nil || line != "Authorization: Bearer renewed" || next == first {
+		t.Errorf("a token that the backend refuses, and that was renewed: %s, generation %d after %d, %v", line, next, first, err)
+	}
 	for kind, err := range map[edge.Kind]error{
 		edge.Unauthenticated: edge.Errorf(edge.NotFound, "upstream", "sign in again"),
 		edge.Unavailable:     errors.New("down"),

@@ -51,7 +51,7 @@ func (v *Vault) look(ctx context.Context, p spot, f *flight) (*Tokens, error) {
 		// 2. Whether it is good.
 		t := r.tokens()
 		due, over := t.Due(now)
-		over = over || r.Raw
+		due, over = due || v.refuses(p, r), over || r.Raw
 		switch {
 		case !due && !over, !over && r.Refresh == "":
 			return v.saw(p, r), nil

@@ -69,6 +69,7 @@ type Vault struct {
 	seen    map[spot]*seen
 	flights map[spot]*flight
 	leases  map[spot]sight
+	refused map[spot]edge.Secret // access tokens that a backend refuses, which the look under way renews
 	swept   time.Time
 }
 
@@ -111,7 +112,7 @@ func NewVault(o VaultOptions) *Vault {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	v := &Vault{options: o, providers: map[string]*Provider{}, seen: map[spot]*seen{}, flights: map[spot]*flight{}, leases: map[spot]sight{}}
+	v := &Vault{options: o, providers: map[string]*Provider{}, seen: map[spot]*seen{}, flights: map[spot]*flight{}, leases: map[spot]sight{}, refused: map[spot]edge.Secret{}}
 	for _, p := range o.Providers {
 		v.providers[p.Name()] = p
 	}
@@ -198,15 +199,19 @@ func (v *Vault) Upstream(ctx context.Context, who *edge.Identity, provider strin
 	return t.Access, t.ID, nil
 }
 
-// Refused implements edge.Upstreams. A token that cannot be renewed is given up, as one that has
-// ended: nobody else would say that its provider has revoked it. One of the login just now is not:
-// another login would bring another like it, and no end.
+// Refused implements edge.Upstreams: nobody else would say that a provider has revoked a token.
+// One that can be renewed is renewed, and stays in use where the provider does not answer: another
+// backend may take it. One that cannot is given up, as one that has ended. One that was issued just
+// now is neither: the next would be another like it, and no end.
 func (v *Vault) Refused(ctx context.Context, who *edge.Identity, provider string, access edge.Secret) error {
 	grant, _ := who.Claims["tsid"].(string)
 	p := spot{grant, provider}
 	t, err := v.Tokens(ctx, grant, provider)
-	if err != nil || t.Access != access || t.Refresh != "" || v.options.Now().Sub(t.Issued) < refusedAge {
+	if err != nil || t.Access != access || v.options.Now().Sub(t.Issued) < refusedAge {
 		return err
+	}
+	if t.Refresh != "" {
+		return v.renewRefused(ctx, p, access)
 	}
 	text, err := v.options.Records.Get(ctx, p.key())
 	r := readRecord(text)
@@ -218,6 +223,34 @@ func (v *Vault) Refused(ctx context.Context, who *edge.Identity, provider string
 		return nil
 	}
 	return err
+}
+
+// renewRefused has an access token renewed before it is due, and waits for that. A look that was
+// under way may have come too early to see that it is refused.
+func (v *Vault) renewRefused(ctx context.Context, p spot, access edge.Secret) error {
+	for range 2 {
+		v.mu.Lock()
+		v.refused[p] = access
+		f := v.fly(p)
+		v.mu.Unlock()
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if f.err != nil || f.tokens.Access != access {
+			return f.err
+		}
+	}
+	return nil
+}
+
+// refuses reports whether a backend refuses the access token of a record.
+func (v *Vault) refuses(p spot, r *record) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	access, ok := v.refused[p]
+	return ok && string(access) == r.Access
 }
 
 // again is the error of somebody who has to sign in with a provider again.
@@ -284,6 +317,7 @@ func (v *Vault) fly(p spot) *flight {
 	f := &flight{early: make(chan struct{}), done: make(chan struct{})}
 	if v.closed {
 		f.err = unavailable("upstream "+p.provider, errors.New("the edge has other plans by now"))
+		delete(v.refused, p)
 		close(f.done)
 		return f
 	}
@@ -297,6 +331,7 @@ func (v *Vault) fly(p spot) *flight {
 		defer func() {
 			v.mu.Lock()
 			delete(v.flights, p)
+			delete(v.refused, p)
 			v.mu.Unlock()
 			close(f.done)
 		}()

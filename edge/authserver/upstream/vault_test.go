@@ -295,8 +295,58 @@ func TestRefusedByABackend(t *testing.T) {
 				t.Error(err)
 			}
 		}
+		before := w.count("/token")
+		has := func(v *upstream.Vault, access string, asked int) {
+			t.Helper()
+			tokens, err := v.Tokens(t.Context(), "g", "hub")
+			if n := w.count("/token") - before; err != nil || string(tokens.Access) != access || n != asked {
+				t.Errorf("%v, the provider was asked %d times; want %s and %d times", err, n, access, asked)
+			}
+		}
+
+		// 1. It can be renewed, though not one that was issued just now.
 		w.clock.forward(2 * time.Minute)
-		refused("access-1", 0) // it can be renewed
+		refused("another", 0)
+		has(two, "access-1", 0)
+		refused("access-1", 0)
+		has(two, "access-2", 1)
+		w.clock.forward(11 * time.Second) // until the other replica looks
+		has(one, "access-2", 1)
+		refused("access-1", 0) // by a call that was under way
+		refused("access-2", 0)
+		has(two, "access-2", 1)
+
+		// 2. While the provider says nothing the token stays: other backends may take it. Each
+		// attempt waits a second.
+		w.clock.forward(2 * time.Minute)
+		w.spoils("/token", say(http.StatusServiceUnavailable, planted))
+		refused("access-2", 0)
+		has(two, "access-2", 2)
+		refused("access-2", 0)
+		has(two, "access-2", 2)
+		w.clock.forward(2 * time.Second)
+		var many sync.WaitGroup
+		for range 10 {
+			many.Go(func() { refused("access-2", 0) })
+		}
+		many.Wait()
+		has(two, "access-2", 3)
+		w.spoils("/token", nil)
+		w.clock.forward(2 * time.Second)
+		refused("access-2", 0)
+		has(two, "access-3", 4)
+
+		// 3. The provider has decided that it is over.
+		w.clock.forward(2 * time.Minute)
+		w.spoils("/token", say(http.StatusBadRequest, `{"error":"invalid_grant"}`))
+		refused("access-3", edge.Unauthenticated)
+		if w.gone.Load() != 1 {
+			t.Errorf("the grant was told %d times", w.gone.Load())
+		}
+		w.spoils("/token", nil)
+
+		// 4. It cannot be renewed.
+		w.gone.Store(0)
 		w.logins[0].Refresh = ""
 		w.logins[0].Expires = time.Time{}
 		w.logins[0].Issued = w.clock.Now()
