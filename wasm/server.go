@@ -259,7 +259,7 @@ func serverOf(ctx context.Context) *Serving {
 }
 
 // Start starts an instance. The pipes of what it sees are made where they are missing, and
-// are closed when it ends; Done, Slept and Spend of it are set here.
+// are closed when it ends; Done, Slept, Spend and Waits of it are set here.
 func (s *Server) Start(sees wasi.Config) (*Serving, error) {
 	if err := sees.Check(); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
@@ -280,6 +280,10 @@ func (s *Server) Start(sees wasi.Config) (*Serving, error) {
 	}
 	sees.Done, sees.Slept = in.quit, in.slept
 	sees.Spend = in.spend
+	sees.Waits = !slices.ContainsFunc(s.module.compiled.ImportedFunctions(), func(f api.FunctionDefinition) bool {
+		_, name, _ := f.Import()
+		return name == "poll_oneoff"
+	})
 	if err := s.instantiate(in); err != nil {
 		s.work.Done()
 		return nil, err

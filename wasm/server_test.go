@@ -315,6 +315,36 @@ func TestServerWaits(t *testing.T) {
 	}
 }
 
+// TestServerThatCannotPoll is a program that asks whether its standard input is a terminal and then
+// reads it: a read waits, unless the program can poll.
+func TestServerThatCannotPoll(t *testing.T) {
+	for _, c := range []struct {
+		imports []string
+		want    int // error number of the read
+	}{
+		{[]string{"fd_fdstat_get", "fd_read", "proc_exit"}, 0},
+		{[]string{"fd_fdstat_get", "fd_read", "proc_exit", "poll_oneoff"}, 6}, // EAGAIN
+	} {
+		in := openServer(t, serverModule(c.imports, "",
+			i32(0), i32(128), call(0), ins(opDrop),
+			i32(0), i32(64), ins(0x36, 2, 0), i32(0), i32(4096), ins(0x36, 2, 4), // the buffer
+			i32(0), i32(0), i32(1), i32(8), call(1), call(2)), 16<<20).serving(t)
+		if c.want == 0 {
+			select {
+			case <-in.done:
+				t.Fatalf("it has ended: %+v", in.end)
+			case <-time.After(100 * time.Millisecond):
+			}
+			if _, err := in.Stdin().Write([]byte("\n")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := in.within(t, 10*time.Second); got.Code != c.want {
+			t.Errorf("%q: %+v, want %d", c.imports, got, c.want)
+		}
+	}
+}
+
 // V43 and G22: what is no server of WASI preview 1 is refused before it runs, by name.
 func TestServerRefused(t *testing.T) {
 	module := func(change func(*encoder)) []byte {

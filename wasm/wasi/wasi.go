@@ -55,6 +55,10 @@ type Config struct {
 
 	Stdin, Stdout, Stderr *Pipe
 
+	// Waits says that standard input is one that is waited for in a read: the instance cannot
+	// call poll_oneoff. For another its flags say that it need not be.
+	Waits bool
+
 	// Done is closed when the instance has to end: what waits then, does not any more.
 	Done <-chan struct{}
 
@@ -102,7 +106,10 @@ func (c *Config) Check() error {
 // New returns what an instance sees that begins now.
 func New(c Config) *System {
 	s := &System{Config: c, began: time.Now(), files: make(map[uint32]*file)}
-	s.files[0] = &file{pipe: c.Stdin, reads: true, flags: flagNonblock}
+	s.files[0] = &file{pipe: c.Stdin, reads: true}
+	if !c.Waits {
+		s.files[0].flags = flagNonblock
+	}
 	s.files[1] = &file{pipe: c.Stdout, writes: true}
 	s.files[2] = &file{pipe: c.Stderr, writes: true}
 	for i := range c.Dirs {

@@ -166,6 +166,19 @@ func TestStandardInputWaits(t *testing.T) {
 	}
 }
 
+// A program that cannot poll looks at the flags, as isatty does, and waits in a read all the same.
+func TestStandardInputOfWhoCannotPoll(t *testing.T) {
+	p := play(t)
+	p.System = New(Config{Stdin: p.Stdin, Stdout: p.Stdout, Stderr: p.Stderr, Waits: true, Done: p.done, Slept: p.Slept})
+	if n := p.call("fd_fdstat_get", 0, 0); n != 0 || p.ram[0] != typeChar || p.ram[2] != 0 {
+		t.Errorf("stdin: %d, type %d, flags %d", n, p.ram[0], p.ram[2])
+	}
+	time.AfterFunc(20*time.Millisecond, func() { _, _ = p.Stdin.Write([]byte("hello")) })
+	if text, n := p.read(0); n != 0 || text != "hello" || p.slept < 10*time.Millisecond {
+		t.Errorf("read: %d, %q after %s", n, text, p.slept)
+	}
+}
+
 // Standard input is non-blocking: its flags say so, and there is nothing or there is something.
 // poll_oneoff sleeps until one of input and time comes, and ends with the session.
 func TestStandardInput(t *testing.T) {
