@@ -66,13 +66,13 @@ func newMemory() *memory {
 }
 
 // keepPace sets at how much garbage it is collected, from how many collections there were within
-// the last second, and how many bytes the last one found in use.
-func (m *memory) keepPace(collections, live uint64) {
+// the last second, how many bytes the last one found in use, and whether the process is at rest.
+func (m *memory) keepPace(collections, live uint64, rests bool) {
 	pace := m.pace
 	switch {
 	case pace == 0:
 		return
-	case collections == 0 || live >= smallHeap/2:
+	case rests || live >= smallHeap/2:
 		pace = usualPace
 	case collections >= often:
 		pace = min(mostPace, int(100*(smallHeap-live)/max(live, 1)))
@@ -89,7 +89,7 @@ func (m *memory) look(now time.Time) bool {
 	metrics.Read(m.samples)
 	cycles, objects, live, free := m.samples[0].Value.Uint64(), m.samples[1].Value.Uint64(), m.samples[2].Value.Uint64(), m.samples[3].Value.Uint64()
 	if now.Sub(m.born) >= startsFor {
-		m.keepPace(cycles-m.cycles, live)
+		m.keepPace(cycles-m.cycles, live, cycles == m.cycles && now.Sub(m.changed) >= restsFor)
 		if m.forgot == 0 {
 			m.forgot = max(cycles, 1)
 			forgetProgram()

@@ -42,21 +42,22 @@ func TestPaceOfCollections(t *testing.T) {
 	m := newMemory()
 	for _, look := range []struct {
 		collections, live uint64
+		rests             bool
 		want              int
 	}{
-		{often - 1, 4 << 20, 100},
-		{often, 4 << 20, 300},
-		{1, 4 << 20, 300},
-		{often, 3500 << 10, 300}, // too little to stop the process for
-		{often, 1 << 20, 400},
-		{often, 0, 400},
-		{often, 6 << 20, 166},
-		{0, 6 << 20, 100},
-		{often, 4 << 20, 300},
-		{often, smallHeap / 2, 100},
-		{often, 1 << 30, 100},
+		{often - 1, 4 << 20, false, 100},
+		{often, 4 << 20, false, 300},
+		{0, 4 << 20, false, 300},
+		{often, 3500 << 10, false, 300}, // too little to stop the process for
+		{often, 1 << 20, false, 400},
+		{often, 0, false, 400},
+		{often, 6 << 20, false, 166},
+		{0, 6 << 20, true, 100},
+		{often, 4 << 20, false, 300},
+		{often, smallHeap / 2, false, 100},
+		{often, 1 << 30, false, 100},
 	} {
-		m.keepPace(look.collections, look.live)
+		m.keepPace(look.collections, look.live, look.rests)
 		if got := debug.SetGCPercent(look.want); got != look.want || m.pace != look.want {
 			t.Errorf("%+v: %d%%, %d", look, got, m.pace)
 		}
@@ -65,8 +66,8 @@ func TestPaceOfCollections(t *testing.T) {
 		t.Helper()
 		debug.SetGCPercent(percent)
 		m := newMemory()
-		m.keepPace(often, 4<<20)
-		if m.keepPace(0, 4<<20); debug.SetGCPercent(usualPace) != percent {
+		m.keepPace(often, 4<<20, false)
+		if m.keepPace(0, 4<<20, true); debug.SetGCPercent(usualPace) != percent {
 			t.Errorf("%s was changed", what)
 		}
 	}

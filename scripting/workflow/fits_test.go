@@ -1,0 +1,71 @@
+package workflow
+
+import (
+	"testing"
+
+	"github.com/weir-edge/weir/scripting"
+)
+
+// bothWays compiles a schema, and says whether its form and the library take a value.
+func bothWays(t *testing.T, schema, value string) (of *form, quick, fits bool) {
+	s, err := compileSchema([]byte(schema))
+	if err != nil {
+		t.Skip(err)
+	}
+	v, err := scripting.Plain([]byte(value))
+	if err != nil {
+		t.Skip(err)
+	}
+	return s.form, s.form != nil && s.form.fits(v), s.compiled.Validate(v) == nil
+}
+
+// TestForm: the usual schemas are seen to fit without the library; what does not fit, and what
+// says more, is left to it.
+func TestForm(t *testing.T) {
+	const usual = `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","properties":{
+		"owner":{"type":"string","description":"who","default":"me"},"count":{"type":"integer"},"share":{"type":"number"},
+		"deep":{"type":"object","properties":{"yes":{"type":"boolean"}},"required":["yes"],"additionalProperties":false},
+		"any":{},"all":{"type":"array"},"none":{"type":"null"}},"required":["owner"]}`
+	for _, c := range []struct {
+		schema, value    string
+		form, quick, fit bool
+	}{
+		{usual, `{"owner":"a"}`, true, true, true},
+		{usual, `{"owner":"a","count":-7,"share":7,"any":[1],"all":[],"none":null,"more":1}`, true, true, true},
+		{usual, `{"owner":"a","share":0.5,"deep":{"yes":true}}`, true, true, true},
+		{usual, `{"owner":"a","count":7e0}`, true, true, true}, // the reader writes 7
+		{usual, `{"owner":"a","count":0.5}`, true, false, false},
+		{usual, `{"count":1}`, true, false, false},
+		{usual, `{"owner":7}`, true, false, false},
+		{usual, `{"owner":"a","deep":{"yes":true,"no":1}}`, true, false, false},
+		{usual, `{"owner":"a","deep":{}}`, true, false, false},
+		{usual, `{"owner":"a","none":0}`, true, false, false},
+		{usual, `{"owner":null}`, true, false, false},
+		{usual, `[]`, true, false, false},
+		{`{"type":"string","minLength":2}`, `"abc"`, false, false, true},
+		{`{"type":["string","null"]}`, `"abc"`, false, false, true},
+		{`{"properties":{"a":true}}`, `{"a":1}`, false, false, true},
+		{`{"properties":{"a":{"enum":[1]}}}`, `{"a":1}`, false, false, true},
+		{`{"additionalProperties":{"type":"string"}}`, `{"a":1}`, false, false, false},
+		{`{"$schema":"http://json-schema.org/draft-07/schema#","format":"date"}`, `"x"`, false, false, false},
+		{`{"required":["a"]}`, `"an object alone must have it"`, true, true, true},
+		{`{}`, `1.5`, true, true, true},
+	} {
+		of, quick, fits := bothWays(t, c.schema, c.value)
+		if (of != nil) != c.form || quick != c.quick || fits != c.fit {
+			t.Errorf("%s, %s: form %v, fits by it %v, by the library %v", c.schema, c.value, of != nil, quick, fits)
+		}
+	}
+}
+
+// FuzzForm: what fits by the form of a schema fits by the schema.
+func FuzzForm(f *testing.F) {
+	f.Add(`{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"],"additionalProperties":false}`, `{"a":1}`)
+	f.Add(`{"$schema":"http://json-schema.org/draft-04/schema#","type":"integer"}`, `1.0`)
+	f.Add(`{"$id":"x","type":"number","$defs":{}}`, `1e400`)
+	f.Fuzz(func(t *testing.T, schema, value string) {
+		if of, quick, fits := bothWays(t, schema, value); quick && !fits {
+			t.Errorf("%s: %s fits by %+v alone", schema, value, of)
+		}
+	})
+}
