@@ -80,6 +80,7 @@ func (a *app) at(cmd *cobra.Command, r *remote, w where, pick func(*compile.Plan
 	remark(log, opened)
 	options, end := startsLocals(s)
 	defer end()
+	options = append(options, serve.WithNotes(func(_, text string) { fmt.Fprintln(a.err, text) }))
 	running, err := serve.New(s, opened.Plan, log, append(options, a.edgeOptions()...)...)
 	if err != nil {
 		return err

@@ -36,6 +36,10 @@ type Options struct {
 	// Observe is told what happens in a run, for records. It must not block; nil for nobody.
 	Observe func(x *edge.Exchange, e workflow.Event)
 
+	// Printed is told what a program prints, line by line, and LeftOut which properties of an
+	// output have no value, and why. Neither may block.
+	Printed, LeftOut func(workflow, text string)
+
 	// Places are where runs that compute for long do so.
 	Places *turns.Places
 
@@ -136,6 +140,9 @@ func (t *Tool) Run(ctx context.Context, x *edge.Exchange, arguments []byte, _ fu
 		Tool: r.find, Call: r.call, Ask: r.ask, Other: r.other, Begin: r.begin, Observe: r.observe, Progress: r.progress,
 		Turn: t.o.Places.Turn(edge.Holder(x.Identity, x.Head.Remote), shortRun),
 	})
+	if out != nil {
+		t.tell(out)
+	}
 	if ctx.Err() != nil {
 		out = nil
 	}
@@ -153,6 +160,16 @@ func (t *Tool) Run(ctx context.Context, x *edge.Exchange, arguments []byte, _ fu
 		}
 	}
 	return x.Reply(out.Result(x.Era == mcp.Modern))
+}
+
+// tell tells the operator what a run said.
+func (t *Tool) tell(out *workflow.Outcome) {
+	for _, line := range out.Logs {
+		t.o.Printed(t.w.Name(), edge.Clean(line))
+	}
+	for _, line := range out.LeftOut {
+		t.o.LeftOut(t.w.Name(), edge.Clean(line))
+	}
 }
 
 // run is one run of a workflow.

@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"strings"
 
 	"github.com/weir-edge/weir/edge"
@@ -30,11 +31,21 @@ func (o *opening) openComposites(s *server, local route.Local) error {
 	for _, w := range o.plan.Workflows {
 		tool := composite.New(composite.Options{
 			Catalog: s.CatalogNow, Call: s.CallAtNow, Places: o.edge.world.places,
-			Observe: s.recordWorkflow, Begin: s.stepSpan, Wait: o.edge.settings.ParkTTL, Counters: counters,
+			Observe: s.recordWorkflow, Printed: o.noted(s, slog.LevelInfo, "a composite tool prints"), LeftOut: o.noted(s, slog.LevelDebug, "a property of a composite tool has no value"), Begin: s.stepSpan, Wait: o.edge.settings.ParkTTL, Counters: counters,
 		}, w)
 		local.AddAsking(w.Name(), composite.Target(), tool.Run)
 	}
 	return nil
+}
+
+// noted returns what tells a note about a composite tool: to whoever asked for them, or to the log.
+func (o *opening) noted(s *server, level slog.Level, what string) func(tool, text string) {
+	if o.edge.given.notes != nil {
+		return o.edge.given.notes
+	}
+	return func(tool, text string) {
+		s.log.Log(context.Background(), level, what, "tool", tool, "text", text)
+	}
 }
 
 // stepSpan begins the span of a step.

@@ -216,6 +216,30 @@ func TestCompositeAsksNobody(t *testing.T) {
 	}
 }
 
+// TestCompositeNotes: what a program prints is in the log and not in the answer, and at its level
+// for debugging which properties of the output have no value.
+func TestCompositeNotes(t *testing.T) {
+	t.Parallel()
+	f := composed(t, edgetest.Modern, `compositeTools:
+- {name: says, script: 'print("it was " + params["x"]); return 1', parameters: {type: object, properties: {x: {type: string}}}}
+- {name: leaves, steps: [{id: a, tool: back.echo, arguments: {text: x}}], output: {properties: {p: {type: integer, value: "{{.steps.a.output.text}}"}}}}`)
+	c := f.callerOf(t, edgetest.Legacy, "")
+	if got := c.tool(t, "1", "says", `{"x":"\u001bx"}`); !strings.Contains(got, `"structuredContent":{"result":1}`) || strings.Contains(got, "it was") {
+		t.Error(got)
+	}
+	if got := c.tool(t, "2", "leaves", `{}`); !strings.Contains(got, `"structuredContent":{}`) {
+		t.Error(got)
+	}
+	for _, want := range []string{
+		`level=INFO msg="a composite tool prints" tool=says text="it was x"`,
+		`level=DEBUG msg="a property of a composite tool has no value" tool=leaves text="output.p: left out: \"x\" is no integer"`,
+	} {
+		if !strings.Contains(f.Log(), want) {
+			t.Errorf("%s is not in the log", want)
+		}
+	}
+}
+
 // TestX42Names: a composite tool and a backend's tool of one name are both withheld, whoever
 // asks, and the status names both; steps reach the backend's tool by its whole name.
 func TestX42Names(t *testing.T) {

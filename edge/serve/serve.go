@@ -96,8 +96,9 @@ type given struct {
 	embeddingKey edge.Secret // of embedding services; "" for none
 	embedding    []func(*optimizer.ServiceOptions)
 
-	scripts  codemode.Engine  // in place of the sandbox; nil for the sandbox
-	counting []edge.Collector // rooms of the process that count for themselves
+	scripts  codemode.Engine         // in place of the sandbox; nil for the sandbox
+	notes    func(tool, text string) // about composite tools; nil for the log
+	counting []edge.Collector        // rooms of the process that count for themselves
 }
 
 // world is what the parts of servers are made with. It outlives them.
@@ -186,6 +187,10 @@ func WithPlannedDoors() Option { return func(g *given) { g.doors = true } }
 func WithCollector(c edge.Collector) Option {
 	return func(g *given) { g.counting = append(g.counting, c) }
 }
+
+// WithNotes tells what composite tools print, and which properties of their results have no value
+// and why, which else are logged. f is called from several goroutines, and must not block.
+func WithNotes(f func(tool, text string)) Option { return func(g *given) { g.notes = f } }
 
 // WithPprof serves profiles on the admin address.
 func WithPprof() Option { return func(g *given) { g.pprof = true } }

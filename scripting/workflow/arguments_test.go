@@ -30,3 +30,25 @@ script: return len(params["d"])
 		}
 	}
 }
+
+// TestOutcomeTellsTheOperator: what a program printed, and which properties of the output have no
+// value, and why.
+func TestOutcomeTellsTheOperator(t *testing.T) {
+	for text, want := range map[string][2]string{
+		"script: |\n  print(\"one\\ntwo\", 3)\n  return {}":                                                                   {"one\ntwo 3", ""},
+		"script: |\n  for i in range(1100):\n    print(\"0123456789\")\n  return {}":                                          {strings.Repeat("0123456789\n", 1000) + "… 1000 bytes more", ""},
+		"steps: [{id: a, tool: w.t}]\noutput: {properties: {p: {type: integer, value: one}}}":                                 {"", `output.p: left out: "one" is no integer`},
+		"steps: [{id: a, tool: w.t}]\noutput: {properties: {p: {type: integer, value: '1'}}}":                                 {"", ""},
+		"steps: [{id: a, tool: w.t}]\noutput: {properties: {p: {type: integer, value: x, default: 1}}}":                       {"", ""},
+		"steps: [{id: a, tool: w.t}]\noutput: {properties: {o: {type: object, properties: {p: {type: array, value: '{}'}}}}}": {"", `output.o.p: left out: "{}" is no array`},
+	} {
+		out, err := parse(t, composite(t, text)).Run(t.Context(), nil, quick())
+		if err != nil || out.Error != nil {
+			t.Errorf("%s: %v, %v", text, err, told(out))
+			continue
+		}
+		if got := [2]string{strings.Join(out.Logs, "\n"), strings.Join(out.LeftOut, "\n")}; got != want {
+			t.Errorf("%s: %q", text, got)
+		}
+	}
+}

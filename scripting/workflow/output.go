@@ -129,7 +129,7 @@ func (r *run) outputOf(t *scripting.Task, args starlark.Tuple, named []starlark.
 
 // resultOf makes the result that an output describes.
 func (r *run) resultOf(t *scripting.Task, spec *outputSpec) (starlark.Value, error) {
-	value, err := r.objectOf(t, spec.properties, spec.required)
+	value, err := r.objectOf(t, "output", spec.properties, spec.required)
 	if err != nil {
 		return nil, err
 	}
@@ -140,15 +140,21 @@ func (r *run) resultOf(t *scripting.Task, spec *outputSpec) (starlark.Value, err
 	return v, nil
 }
 
+// maxLeftOut bounds how many of the properties that are left out are told.
+const maxLeftOut = 100
+
 // objectOf is the JSON text of an object of properties. What has no value and no default is
 // left out, and an error when it is required.
-func (r *run) objectOf(t *scripting.Task, properties []*property, required []string) ([]byte, error) {
+func (r *run) objectOf(t *scripting.Task, path string, properties []*property, required []string) ([]byte, error) {
 	b := []byte{'{'}
 	for _, p := range properties {
-		value, why := r.valueOf(t, p)
+		value, why := r.valueOf(t, path, p)
 		if value == nil {
 			if slices.Contains(required, p.name) {
 				return nil, failed("output: %s is required: %s", short(p.name), why)
+			}
+			if len(r.leftOut) < maxLeftOut {
+				r.leftOut = append(r.leftOut, fmt.Sprintf("%s.%s: left out: %s", path, short(p.name), why))
 			}
 			continue
 		}
@@ -161,11 +167,11 @@ func (r *run) objectOf(t *scripting.Task, properties []*property, required []str
 }
 
 // valueOf is the JSON text of a property; nil for none, and why.
-func (r *run) valueOf(t *scripting.Task, p *property) ([]byte, error) {
+func (r *run) valueOf(t *scripting.Task, path string, p *property) ([]byte, error) {
 	var why error
 	switch {
 	case p.properties != nil:
-		value, err := r.objectOf(t, p.properties, nil)
+		value, err := r.objectOf(t, path+"."+short(p.name), p.properties, nil)
 		if err == nil && p.def != nil && string(value) == "{}" { // none of them has a value
 			return p.def, nil
 		}

@@ -36,6 +36,7 @@ type Outcome struct {
 	TimedOut  bool
 	Spent     bool     // it needed more than a run may have: steps, memory, calls
 	Logs      []string // what was printed
+	LeftOut   []string // the properties of the output that have no value, each with why
 
 	Steps uint64 // of the language
 	Calls int    // attempts
@@ -140,7 +141,10 @@ func (w *Workflow) Run(ctx context.Context, arguments []byte, host *Host) (*Outc
 	if out.Error != nil && out.Error.Cause == scripting.Defect || r.broken {
 		return nil, errors.New("workflow: " + scripting.Broken)
 	}
-	o := &Outcome{Logs: out.Logs, Steps: out.Steps, Spent: out.Error != nil && out.Error.Cause == scripting.Budget}
+	if out.Dropped > 0 {
+		out.Logs = append(out.Logs, fmt.Sprintf("… %d bytes more", out.Dropped))
+	}
+	o := &Outcome{Logs: out.Logs, LeftOut: r.leftOut, Steps: out.Steps, Spent: out.Error != nil && out.Error.Cause == scripting.Budget}
 	switch {
 	case out.Error == nil && r.failure == nil:
 		if o.Value, err = object(out.Value); err != nil {
@@ -214,8 +218,9 @@ type run struct {
 	shown     map[string]any // what they read of the steps that have ended, but for those in hidden
 	hidden    []*handle      // that ended since the last template
 	completed []string
-	ended     int // steps
-	live      int // tasks of steps
+	leftOut   []string // of the output
+	ended     int      // steps
+	live      int      // tasks of steps
 	finisher  *scripting.Task
 	skipping  bool                             // nothing more begins
 	asking    map[*Question]context.CancelFunc // under way
