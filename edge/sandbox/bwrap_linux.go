@@ -29,7 +29,7 @@ var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/d
 // caller's to close.
 func bwrapCommand(bwrap, helper string, c *Config, v *view, mode string, link ...any) (*exec.Cmd, error) {
 	cmd := exec.Command(bwrap)
-	cmd.Env = []string{}
+	cmd.Env = helperEnvironment
 	cmd.Dir = "/"
 	inside := []string{insideHelper, mode}
 	for _, one := range link {

@@ -378,11 +378,15 @@ func (m *Machine) command(grade Grade, helper string, c *Config, v *view, link *
 // ofHelper is how many threads the helper, and what starts a server, may have.
 const ofHelper = 32
 
+// helperEnvironment is that of the helper: it computes nothing, and with one processor its runtime
+// takes 60 KiB less. Servers are given their own.
+var helperEnvironment = []string{"GOMAXPROCS=1"}
+
 // plainCommand starts the helper in no namespace of its own.
 func plainCommand(helper, setup string, files ...*os.File) *exec.Cmd {
 	cmd := exec.Command(helper, "link", setup)
 	cmd.Args[0] = "weir-inside"
-	cmd.Env = []string{}
+	cmd.Env = helperEnvironment
 	cmd.Dir = "/"
 	cmd.ExtraFiles = files
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // it sees the end of the link, and ends all, before it goes
