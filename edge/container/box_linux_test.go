@@ -290,8 +290,10 @@ func TestProcesses(t *testing.T) {
 }
 
 // Memory is held, and what ended says so; the container and others in it go on.
-func TestMemory(t *testing.T) {
-	e := running(t)
+func TestMemory(t *testing.T) { holdMemory(t, running(t)) }
+
+func holdMemory(t *testing.T, e *engine.Engine) {
+	t.Helper()
 	image(t, e, "probe:1", engine.Config{})
 	c := config(t, "memory:268435456")
 	c.Memory = 64 << 20
@@ -316,8 +318,20 @@ func TestMemory(t *testing.T) {
 }
 
 // V24: more processes than there may be, and more on /tmp.
-func TestBounds(t *testing.T) {
-	e := running(t)
+func TestBounds(t *testing.T) { holdBounds(t, running(t)) }
+
+// TestV24Podman does it with Podman, and holds memory.
+func TestV24Podman(t *testing.T) {
+	if shared.probe == "" {
+		running(t)
+	}
+	e := engine.StartPodman(t)
+	holdBounds(t, e)
+	holdMemory(t, e)
+}
+
+func holdBounds(t *testing.T, e *engine.Engine) {
+	t.Helper()
 	image(t, e, "probe:1", engine.Config{})
 	b := opened(t, machine(t, e), config(t, "write:/tmp/x,104857600", "files:100000", "processes:300"))
 	said := tried(t, b)
