@@ -29,7 +29,7 @@ starts the workloads again that were running.`,
 			if err != nil {
 				return err
 			}
-			c, err := workload.Dial(cmd.Context(), paths.Socket())
+			c, err := workload.Find(cmd.Context(), paths)
 			if errors.Is(err, workload.ErrNoManager) {
 				_, err := fmt.Fprintln(a.err, "no manager runs")
 				return err
@@ -71,7 +71,7 @@ func (a *app) endManager(ctx context.Context, c *workload.Client, paths workload
 // retire ends the manager that runs, so that another one takes its place. It reports true
 // where the system has started that already.
 func (a *app) retire(ctx context.Context, paths workload.Paths) (done bool, err error) {
-	c, err := workload.Dial(ctx, paths.Socket())
+	c, err := workload.Find(ctx, paths)
 	var e *workload.Error
 	switch {
 	case errors.Is(err, workload.ErrNoManager):

@@ -146,7 +146,7 @@ func (a *app) manager(ctx context.Context, start bool) (workload.Manager, error)
 	if err != nil {
 		return nil, err
 	}
-	c, err := workload.Dial(ctx, paths.Socket())
+	c, err := workload.Find(ctx, paths)
 	if start && errors.Is(err, workload.ErrNoManager) {
 		c, err = a.startManager(ctx, paths)
 	}

@@ -320,7 +320,7 @@ func (s *sorter) WithGroup(name string) slog.Handler {
 
 // detach starts a manager in the background.
 func (a *app) detach(ctx context.Context, paths workload.Paths, given []string) error {
-	if c, err := workload.Dial(ctx, paths.Socket()); err == nil {
+	if c, err := workload.Find(ctx, paths); err == nil {
 		c.Close()
 		_, err := fmt.Fprintf(a.err, "a manager runs already, of version %s, as process %d\n", c.Hello.Version, c.Hello.PID)
 		return err
@@ -379,7 +379,7 @@ func (a *app) startManager(ctx context.Context, paths workload.Paths, flags ...s
 	defer limit.Stop()
 	defer tick.Stop()
 	for {
-		c, err := workload.Dial(ctx, paths.Socket())
+		c, err := workload.Find(ctx, paths)
 		if !errors.Is(err, workload.ErrNoManager) {
 			return c, err
 		}
@@ -396,6 +396,9 @@ func (a *app) startManager(ctx context.Context, paths workload.Paths, flags ...s
 			return nil, context.Cause(ctx)
 		}
 		stop()
+		if workload.Managed(paths) {
+			return nil, &workload.Error{Code: workload.CodeFault, Message: fmt.Sprintf("another manager keeps what is in %s, and nobody answers at %s", paths.State, paths.Socket()), Next: "end its process (`pgrep -f \"weir up\"` finds it), or set XDG_RUNTIME_DIR to what it was started with"}
+		}
 		return nil, &workload.Error{Code: workload.CodeFault, Message: "the manager does not start" + saidSince(paths.Log(), began), Next: "`weir up` shows what keeps it from starting"}
 	}
 }

@@ -131,7 +131,7 @@ func (a *app) installation(paths workload.Paths, given []string) (path, text str
 
 // install has the system start the manager at each login, and now.
 func (a *app) install(ctx context.Context, paths workload.Paths, given []string) error {
-	c, err := workload.Dial(ctx, paths.Socket())
+	c, err := workload.Find(ctx, paths)
 	if err == nil {
 		c.Close()
 		return &workload.Error{Code: workload.CodeTaken, Message: fmt.Sprintf("a manager runs already, as process %d", c.Hello.PID), Next: "weir down"}

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"time"
@@ -27,90 +26,6 @@ const (
 	maxAskHeader = 16 << 10
 	askWithin    = 30 * time.Second // for a request to arrive
 )
-
-// Front answers the clients of a manager.
-type Front struct {
-	k      *Keeper
-	server http.Server
-	ln     net.Listener
-	socket os.FileInfo // as it was made
-	down   func()      // has the process end; returns when what it keeps has ended
-
-	followers chan struct{} // room for them
-
-	mu    sync.Mutex
-	ended bool
-}
-
-// Listen opens the manager's socket, in place of one that nobody answers on. down has the
-// process end.
-func (k *Keeper) Listen(down func()) (*Front, error) {
-	socket := k.Paths.Socket()
-	if err := privateDir(k.Paths.Run); err != nil {
-		return nil, NoSocket(err)
-	}
-	c, err := Dial(k.life, socket)
-	if !errors.Is(err, ErrNoManager) {
-		if err == nil {
-			c.Close()
-			err = ErrManaged
-		}
-		return nil, fmt.Errorf("%s: %w", socket, err)
-	}
-	_ = os.Remove(socket) // nobody answers there: what it was has ended
-	path, done, err := shortened(socket)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	// It gets its name when it has its mode, since clients that wait for it refuse another one.
-	fresh := filepath.Join(filepath.Dir(path), "manager.new")
-	_ = os.Remove(fresh) // of one that was killed just here
-	ln, err := net.Listen("unix", fresh)
-	if err != nil {
-		return nil, fmt.Errorf("the manager's socket: %w", err)
-	}
-	if err = os.Chmod(fresh, 0o600); err == nil { // nobody else comes into its directory before
-		err = os.Rename(fresh, path)
-	}
-	if err != nil {
-		ln.Close()
-		return nil, fmt.Errorf("the manager's socket: %w", err)
-	}
-	ln.(*net.UnixListener).SetUnlinkOnClose(false) // by then another manager may have made its own
-	made, err := os.Lstat(socket)
-	if err != nil {
-		ln.Close()
-		return nil, fmt.Errorf("the manager's socket: %w", err)
-	}
-	a := &Front{k: k, ln: ln, socket: made, down: down, followers: make(chan struct{}, maxFollowers)}
-	a.server = http.Server{
-		Handler: a.routes(), MaxHeaderBytes: maxAskHeader, ReadHeaderTimeout: askWithin, IdleTimeout: 2 * time.Minute,
-		BaseContext: func(net.Listener) context.Context { return k.life },
-	}
-	return a, nil
-}
-
-// Serve answers until Close.
-func (a *Front) Serve() error {
-	err := a.server.Serve(&friends{Listener: a.ln, room: make(chan struct{}, maxClients)})
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return err
-}
-
-// Close takes no more requests, ends those under way, and removes the socket.
-func (a *Front) Close() {
-	if now, err := os.Lstat(a.k.Paths.Socket()); err == nil && os.SameFile(a.socket, now) { // and not another manager's
-		_ = os.Remove(a.k.Paths.Socket())
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	if a.server.Shutdown(ctx) != nil {
-		_ = a.server.Close()
-	}
-}
 
 // friends takes connections of this user alone, and so many at a time.
 type friends struct {

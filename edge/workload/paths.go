@@ -84,6 +84,9 @@ func (p Paths) Workloads() string { return filepath.Join(p.State, "workloads") }
 // Socket is where the manager answers.
 func (p Paths) Socket() string { return filepath.Join(p.Run, "manager.sock") }
 
+// at is the file that says where the manager that runs answers.
+func (p Paths) at() string { return filepath.Join(p.State, "manager.at") }
+
 // Lock is the file that the manager holds.
 func (p Paths) Lock() string { return filepath.Join(p.State, "manager.lock") }
 

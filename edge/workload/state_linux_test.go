@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -324,6 +325,92 @@ func answer(t testing.TB, k *Keeper) *Front {
 		}
 	})
 	return front
+}
+
+// The manager of a user who has logged out is found at the next login, whose XDG_RUNTIME_DIR is
+// empty, and by who has none or another. Nobody believes what is not this user's.
+func TestSocketIsMadeAnew(t *testing.T) {
+	dir := t.TempDir()
+	paths := pathsAt(t, dir)
+	elsewhere := paths
+	paths.Run = filepath.Join(dir, "run", "weir")
+	k, err := Open(KeeperOptions{Paths: paths, Edge: &played{}, Log: slog.New(slog.DiscardHandler), Version: "test", Boot: "one"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.Close)
+	front := answer(t, k)
+	finds := func(what string, at Paths) {
+		t.Helper()
+		edgetest.Until(t, what, func() bool {
+			c, err := Find(t.Context(), at)
+			if err != nil {
+				return false
+			}
+			c.Close()
+			return c.Hello.PID == os.Getpid()
+		})
+	}
+	finds("the manager where it is", paths)
+	finds("the manager from elsewhere", elsewhere)
+	long, err := Dial(t.Context(), paths.Socket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer long.Close()
+	for range 2 { // logged out, and again
+		if err := os.RemoveAll(filepath.Join(dir, "run")); err != nil {
+			t.Fatal(err)
+		}
+		finds("the manager after a logout", paths)
+		finds("the manager from elsewhere, after a logout", elsewhere)
+	}
+	if _, err := long.List(t.Context()); err != nil {
+		t.Errorf("whoever was connected: %v", err)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "run")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "run"), nil, 0o600); err != nil { // where nothing can be made
+		t.Fatal(err)
+	}
+	finds("the manager from elsewhere, where nobody is logged in", elsewhere)
+	if err := os.Remove(filepath.Join(dir, "run")); err != nil {
+		t.Fatal(err)
+	}
+	finds("the manager at the next login", paths)
+	if err := os.Remove(elsewhere.Socket()); err != nil {
+		t.Fatal(err)
+	}
+	finds("the manager where it was first", elsewhere)
+	if _, err := os.Lstat(paths.Socket()); err != nil {
+		t.Error(err)
+	}
+
+	// What is of somebody else, or says nothing, is nobody.
+	for name, text := range map[string]string{"a relative path": "run/weir/manager.sock", "nothing": "", "a long one": "/" + strings.Repeat("x", 5000), "no socket": dir + "/none", "itself": elsewhere.Socket()} {
+		if err := os.WriteFile(paths.at(), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Find(t.Context(), elsewhere); !errors.Is(err, ErrNoManager) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := os.WriteFile(paths.at(), []byte(paths.Socket()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(paths.at(), 65534, 65534); err == nil { // as root alone
+		if _, err := Find(t.Context(), elsewhere); !errors.Is(err, ErrNoManager) {
+			t.Errorf("a file of another user: %v", err)
+		}
+	}
+
+	// At its end nothing is made anew.
+	front.Close()
+	time.Sleep(lookEvery + 200*time.Millisecond)
+	if _, err := os.Lstat(paths.Socket()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("there is a socket after the end: %v", err)
+	}
 }
 
 // A client asks the same as who has the keeper.

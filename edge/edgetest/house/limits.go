@@ -58,8 +58,8 @@ var limits = []limit{
 	// edge/backend speaks both eras, over HTTP/1.1 that it reads itself; wasm has the host of
 	// filters and of the interpreter of scripts.
 	// edge/backend speaks with servers over HTTP and over streams; edge/workload turns 88 flags
-	// into manifests and back, and keeps what they describe.
-	{"lines of the largest package", most(func(r *room) int { return r.code }), 6400, 4500},
+	// into manifests and back, keeps what they describe, and is found wherever its user comes from.
+	{"lines of the largest package", most(func(r *room) int { return r.code }), 6500, 4500},
 	{"arrows up in one package", most(func(r *room) int { return len(r.up) }), 60, 60},
 	{"fields of edge/serve.Edge", of("edge/serve", "Edge", func(k kind) int { return k.fields }), 19, 18},
 	{"methods of edge/serve.Edge", of("edge/serve", "Edge", func(k kind) int { return k.methods }), 72, 60},
