@@ -22,8 +22,11 @@ import (
 )
 
 // unlinkedError says that a container cannot be reached by a socket of this machine: its engine
-// may see other files, or another kernel.
-type unlinkedError struct{ error }
+// may see other files, or another kernel. It may also be that somebody ended it meanwhile.
+type unlinkedError struct {
+	error
+	gone bool // it has ended
+}
 
 func (e *unlinkedError) Unwrap() error { return e.error }
 
@@ -50,6 +53,9 @@ func (b *Box) take(ctx context.Context, m *Machine, mark, helper, user string, m
 		}
 		err := b.open(ctx, mark, helper, user, mounts, within)
 		var unlinked *unlinkedError
+		if errors.As(err, &unlinked) && unlinked.gone && ctx.Err() == nil { // which once says nothing of the engine
+			err = b.open(ctx, mark, helper, user, mounts, within)
+		}
 		if err == nil || form == LinkSocket || !errors.As(err, &unlinked) || ctx.Err() != nil {
 			return err
 		}

@@ -185,7 +185,7 @@ func (b *Box) open(ctx context.Context, mark, helper, user string, mounts []sand
 	)
 	made, err := b.create(ctx, config, host)
 	if err != nil && notSeen(err) {
-		return &unlinkedError{refusal(err)}
+		return &unlinkedError{error: refusal(err)}
 	}
 	if err != nil {
 		return refusal(err)
@@ -196,8 +196,8 @@ func (b *Box) open(ctx context.Context, mark, helper, user string, mounts []sand
 			b.remove()
 		}
 	}()
-	if _, err := b.engine.client.ContainerStart(ctx, b.id, client.ContainerStartOptions{}); err != nil && notSeen(err) {
-		return &unlinkedError{refusal(err)}
+	if _, err := b.engine.client.ContainerStart(ctx, b.id, client.ContainerStartOptions{}); err != nil && (notSeen(err) || b.gone()) {
+		return &unlinkedError{refusal(err), !notSeen(err)}
 	} else if err != nil {
 		return refusal(err)
 	}
@@ -206,12 +206,12 @@ func (b *Box) open(ctx context.Context, mark, helper, user string, mounts []sand
 	defer cancel()
 	is, err := b.engine.client.ContainerInspect(ctx, b.id, client.ContainerInspectOptions{})
 	if err != nil || is.Container.State == nil || is.Container.State.Pid <= 0 {
-		return &unlinkedError{ended(err, mounts)}
+		return &unlinkedError{ended(err, mounts), b.gone()}
 	}
 	pid := is.Container.State.Pid
 	conn, err := socket.accept(ctx, pid)
 	if err != nil {
-		return &unlinkedError{err}
+		return &unlinkedError{err, b.gone()}
 	}
 	socket.close() // before a server runs there is nothing to connect to
 	if b.link, err = sandbox.Link(ctx, conn, b.config.Name, b.config.Outlet); err != nil {
@@ -220,6 +220,17 @@ func (b *Box) open(ctx context.Context, mark, helper, user string, mounts []sand
 	b.link.Explain(memoryOf(pid).why)
 	b.runs()
 	return nil
+}
+
+// gone reports whether the engine says that the container does not run any more.
+func (b *Box) gone() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), answersWithin)
+	defer cancel()
+	is, err := b.engine.client.ContainerInspect(ctx, b.id, client.ContainerInspectOptions{})
+	if err != nil {
+		return errdefs.IsNotFound(err)
+	}
+	return is.Container.State != nil && !is.Container.State.Running
 }
 
 // name is one that no container has.

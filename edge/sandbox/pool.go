@@ -74,9 +74,26 @@ func (p *Pool) Start(ctx context.Context, principal string) (*Process, error) {
 	return process, nil
 }
 
-// start starts a process in a sandbox that lives; one that has ended is opened anew.
+// start starts a process in a sandbox that lives; one that has ended is opened anew, also where
+// it ends meanwhile, once.
 func (b *box) start(ctx context.Context, open func(ctx context.Context) (Box, error)) (*Process, error) {
+	s, err := b.living(ctx, open)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.Start(ctx)
+	if err == nil || !s.HasEnded() || ctx.Err() != nil {
+		return p, err
+	}
+	if s, err = b.living(ctx, open); err != nil {
+		return nil, err
+	}
+	return s.Start(ctx)
+}
+
+func (b *box) living(ctx context.Context, open func(ctx context.Context) (Box, error)) (Box, error) {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	if b.box != nil && b.box.HasEnded() {
 		b.box.Close()
 		b.box = nil
@@ -84,13 +101,10 @@ func (b *box) start(ctx context.Context, open func(ctx context.Context) (Box, er
 	if b.box == nil {
 		var err error
 		if b.box, err = open(ctx); err != nil {
-			b.mu.Unlock()
 			return nil, err
 		}
 	}
-	s := b.box
-	b.mu.Unlock()
-	return s.Start(ctx)
+	return b.box, nil
 }
 
 func (p *Pool) enter(principal string) (*box, error) {

@@ -398,13 +398,13 @@ func (s *session) end(err error) {
 	s.mu.Unlock()
 	s.wire.close()
 	reason := s.reasonOf()
-	for _, q := range waiting {
-		q.answer <- answer{err: err}
-	}
 	for _, p := range procs {
 		p.finish(Exit{Code: -1, Signal: syscall.SIGKILL.String(), Reason: reason})
 	}
 	close(s.ended)
+	for _, q := range waiting {
+		q.answer <- answer{err: err}
+	}
 }
 
 // reasonOf is why processes end, where it is not their own doing.
@@ -471,6 +471,7 @@ func (s *session) ask(ctx context.Context, m *link.Message, q *question, n int) 
 	switch {
 	case s.err != nil:
 		s.mu.Unlock()
+		<-s.ended // so that who is told so, sees that it has ended
 		return answer{}, s.err
 	case s.held+n > maxHeld:
 		s.mu.Unlock()
@@ -487,6 +488,9 @@ func (s *session) ask(ctx context.Context, m *link.Message, q *question, n int) 
 		delete(s.waiting, m.ID)
 		s.mu.Unlock()
 		s.release(n)
+		if !errors.Is(err, link.ErrSize) {
+			<-s.ended
+		}
 		return answer{}, err
 	}
 	select {

@@ -4,7 +4,8 @@ import "time"
 
 const (
 	// firstWait is how long a server that ended rests until it is started again. It
-	// doubles up to mostWait with each further end, until one process lived for steady.
+	// doubles up to mostWait with each further end, until one process lived for steady, or
+	// none has ended for as long.
 	firstWait = time.Second
 	mostWait  = time.Minute
 	steady    = time.Minute
@@ -31,7 +32,7 @@ func (r *restart) wait(now time.Time) time.Duration { return max(0, r.at.Sub(now
 // fail notes the end of a process, and reports whether there have been too many of late.
 // chance is in [0, 1).
 func (r *restart) fail(began, now time.Time, chance float64) bool {
-	if now.Sub(began) >= steady {
+	if now.Sub(began) >= steady || now.Sub(r.at) >= steady {
 		r.next, r.ends = 0, nil
 	}
 	for len(r.ends) > 0 && now.Sub(r.ends[0]) > crashing {

@@ -127,6 +127,14 @@ func TestRestartRests(t *testing.T) {
 	if r.fail(now, now.Add(2*time.Minute), 0) || r.wait(now.Add(2*time.Minute)) != 800*time.Millisecond {
 		t.Errorf("after a life of two minutes: rests %s", r.wait(now.Add(2*time.Minute)))
 	}
+	now = now.Add(2*time.Minute + 800*time.Millisecond)
+	if r.fail(now, now, 0.5) || r.wait(now) != 2*time.Second {
+		t.Errorf("at once after its rest: rests %s", r.wait(now))
+	}
+	now = now.Add(2*time.Second + time.Minute)
+	if r.fail(now, now, 0.5) || r.wait(now) != time.Second {
+		t.Errorf("a minute after its rest: rests %s", r.wait(now))
+	}
 }
 
 // TestV38Memory: a message of 16 MiB takes less than three times its size, garbage
