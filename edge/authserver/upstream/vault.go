@@ -211,7 +211,7 @@ func (v *Vault) Refused(ctx context.Context, who *edge.Identity, provider string
 		return err
 	}
 	if t.Refresh != "" {
-		return v.renewRefused(ctx, p, access)
+		return v.renewRefused(ctx, p, t)
 	}
 	text, err := v.options.Records.Get(ctx, p.key())
 	r := readRecord(text)
@@ -227,10 +227,10 @@ func (v *Vault) Refused(ctx context.Context, who *edge.Identity, provider string
 
 // renewRefused has an access token renewed before it is due, and waits for that. A look that was
 // under way may have come too early to see that it is refused.
-func (v *Vault) renewRefused(ctx context.Context, p spot, access edge.Secret) error {
+func (v *Vault) renewRefused(ctx context.Context, p spot, t *Tokens) error {
 	for range 2 {
 		v.mu.Lock()
-		v.refused[p] = access
+		v.refused[p] = t.Access
 		f := v.fly(p)
 		v.mu.Unlock()
 		select {
@@ -238,7 +238,7 @@ func (v *Vault) renewRefused(ctx context.Context, p spot, access edge.Secret) er
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if f.err != nil || f.tokens.Access != access {
+		if f.err != nil || f.tokens.Access != t.Access || !f.tokens.Issued.Equal(t.Issued) { // some issue the same again
 			return f.err
 		}
 	}
