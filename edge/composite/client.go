@@ -19,8 +19,9 @@ import (
 // client under a name that begins with that of the step.
 type stepClient struct {
 	edge.Client
-	step string
-	wait time.Duration
+	request context.Context // of the client's own call
+	step    string
+	wait    time.Duration
 }
 
 // stepOf names the step of a call, and the item of a forEach.
@@ -43,7 +44,29 @@ func (s *stepClient) Ask(ctx context.Context, questions map[string]edge.Question
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.wait)
 	defer cancel()
-	return s.Client.Ask(ctx, named)
+	_ = s.request.Done() // so it is not used again: the question may outlive the call
+	asked, end := withdrawn(ctx, s.request, "the step goes on without an answer")
+	defer end()
+	answers, err := s.Client.Ask(asked, named)
+	if err != nil && ctx.Err() != nil {
+		err = edge.Errorf(edge.Gone, "ask", "%w", context.Cause(ctx))
+	}
+	return answers, err
+}
+
+// withdrawn returns the context of a question that is asked until ctx ends, and what ends it when
+// it was answered. Who asks no longer says so (2025-11-25, basic/utilities/cancellation), unless
+// the client itself has ended its request.
+func withdrawn(ctx, request context.Context, why string) (context.Context, func()) {
+	asked, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		if request.Err() != nil {
+			end(context.Cause(request))
+			return
+		}
+		end(&edge.Withdrawn{Reason: why})
+	})
+	return asked, func() { stop(); end(nil) }
 }
 
 // maxKey bounds the key of a question, in bytes.
@@ -74,17 +97,8 @@ func (r *run) ask(ctx context.Context, q *workflow.Question) (*workflow.Reply, e
 	}
 	patient, cancel := context.WithTimeout(ctx, r.tool.o.Wait)
 	defer cancel()
-	// Who asks no longer says so (2025-11-25, basic/utilities/cancellation), unless the client
-	// itself has ended the call.
-	asked, end := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer end(nil)
-	defer context.AfterFunc(patient, func() {
-		if r.request.Err() != nil {
-			end(context.Cause(ctx))
-			return
-		}
-		end(&edge.Withdrawn{Reason: "the workflow goes on without an answer"})
-	})()
+	asked, end := withdrawn(patient, r.request, "the workflow goes on without an answer")
+	defer end()
 	answers, err := r.x.Client.Ask(asked, map[string]edge.Question{q.Step: {Method: "elicitation/create", Params: params, Key: q.Step}})
 	var e *edge.Error
 	switch {

@@ -262,7 +262,7 @@ func (r *run) sees(c *catalog.Catalog, at *edge.Target) bool {
 }
 
 func (r *run) answer(ctx context.Context, c *workflow.Call, at *edge.Target) workflow.Answer {
-	out := &stepClient{Client: r.x.Client, step: stepOf(c), wait: r.tool.o.Wait}
+	out := &stepClient{Client: r.x.Client, request: r.request, step: stepOf(c), wait: r.tool.o.Wait}
 	result, failure := r.tool.o.Call(ctx, r.x, out, at, c.Arguments)
 	switch {
 	case ctx.Err() != nil:

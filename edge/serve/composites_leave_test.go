@@ -72,6 +72,47 @@ func terminals(t *testing.T, file string) (steps map[string]int, workflows map[s
 	return steps, workflows
 }
 
+// TestQuestionOfAStepIsWithdrawn: what a backend asks in a step is withdrawn from the client when
+// the time of the step is over, or its call has ended, while the workflow goes on.
+func TestQuestionOfAStepIsWithdrawn(t *testing.T) {
+	t.Parallel()
+	for name, ends := range map[string]bool{"time": false, "answered": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := composed(t, edgetest.Legacy, `compositeTools:
+- name: flow
+  steps:
+  - {id: a, tool: back.hidden, timeout: 300ms, onError: {action: continue}, defaultResults: {text: none}}
+  - {id: b, tool: back.echo, dependsOn: [a], arguments: {text: "{{.steps.a.output.text}}"}}`)
+			f.back.Once("tools/call", func(c *edgetest.Call) {
+				c.Event(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"Sure?","requestedSchema":{"type":"object","properties":{}}}}`)
+				if !ends {
+					c.Wait(nil)
+					return
+				}
+				c.Result(`{"content":[{"type":"text","text":"done"}]}`)
+			})
+			c := f.callerOf(t, edgetest.Legacy, asks)
+			r := c.session.Request("1", "tools/call", edgetest.CallParams("flow", "{}"))
+			var q *edgetest.Message
+			for m := r.NextMessage(); ; m = r.NextMessage() {
+				switch {
+				case m.Method == "elicitation/create" && q == nil:
+					q = &m
+					continue
+				case q != nil && m.Method == "notifications/cancelled" && strings.Contains(string(m.Params), `"requestId":`+string(q.ID)+`,`):
+					q = nil
+					continue
+				}
+				if want := map[bool]string{false: "none", true: "done"}[ends]; q != nil || !strings.Contains(string(m.Result), `"structuredContent":{"text":"`+want+`"}`) {
+					t.Errorf("%s %s %s %v", m.Method, m.Params, m.Result, m.Error)
+				}
+				break
+			}
+		})
+	}
+}
+
 // TestX22: a workflow whose time is over ends its ten calls, the wait before another attempt
 // and its question within a second; a late answer finds nothing; each step has one event of
 // its end (rows X22 and X40).
