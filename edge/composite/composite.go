@@ -37,8 +37,9 @@ type Options struct {
 	Observe func(x *edge.Exchange, e workflow.Event)
 
 	// Printed is told what a program prints, line by line, and LeftOut which properties of an
-	// output have no value, and why. Neither may block.
-	Printed, LeftOut func(workflow, text string)
+	// output have no value, and why, which may show a value. Neither may block.
+	Printed func(workflow, text string)
+	LeftOut func(workflow, property, why string)
 
 	// Places are where runs that compute for long do so.
 	Places *turns.Places
@@ -167,8 +168,8 @@ func (t *Tool) tell(out *workflow.Outcome) {
 	for _, line := range out.Logs {
 		t.o.Printed(t.w.Name(), edge.Clean(line))
 	}
-	for _, line := range out.LeftOut {
-		t.o.LeftOut(t.w.Name(), edge.Clean(line))
+	for _, one := range out.LeftOut {
+		t.o.LeftOut(t.w.Name(), edge.Clean(one.Property), edge.Clean(one.Why))
 	}
 }
 

@@ -196,8 +196,8 @@ func (b *Box) open(ctx context.Context, mark, helper, user string, mounts []sand
 			b.remove()
 		}
 	}()
-	if _, err := b.engine.client.ContainerStart(ctx, b.id, client.ContainerStartOptions{}); err != nil && (notSeen(err) || b.gone()) {
-		return &unlinkedError{refusal(err), !notSeen(err)}
+	if _, err := b.engine.client.ContainerStart(ctx, b.id, client.ContainerStartOptions{}); err != nil && (notSeen(err) || removed(err)) {
+		return &unlinkedError{refusal(err), removed(err)}
 	} else if err != nil {
 		return refusal(err)
 	}
@@ -220,6 +220,12 @@ func (b *Box) open(ctx context.Context, mark, helper, user string, mounts []sand
 	b.link.Explain(memoryOf(pid).why)
 	b.runs()
 	return nil
+}
+
+// removed reports whether an engine does not start a container since somebody has removed it.
+func removed(err error) bool {
+	text := strings.ToLower(err.Error())
+	return strings.Contains(text, "no such container") || strings.Contains(text, "marked for removal")
 }
 
 // gone reports whether the engine says that the container does not run any more.

@@ -2,7 +2,6 @@ package container
 
 import (
 	"context"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -16,7 +15,7 @@ func TestRemovedWhileItStarts(t *testing.T) {
 	e := running(t)
 	image(t, e, "probe:1", engine.Config{})
 	m := machine(t, e)
-	for range 10 {
+	for i := range 10 {
 		pool := sandbox.NewPoolOf(func(ctx context.Context) (sandbox.Box, error) { return m.Open(ctx, config(t, "echo:")) })
 		type start struct {
 			p   *sandbox.Process
@@ -27,7 +26,7 @@ func TestRemovedWhileItStarts(t *testing.T) {
 			p, err := pool.Start(t.Context(), "")
 			first <- start{p, err}
 		}()
-		after := time.Duration(rand.IntN(400)) * time.Millisecond
+		after := time.Duration(i) * 40 * time.Millisecond
 		time.Sleep(after)
 		for _, id := range e.Containers(t) {
 			_, _ = e.Try("DELETE", "/containers/"+id+"?force=1") // it may be on its way already

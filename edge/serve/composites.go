@@ -3,7 +3,6 @@ package serve
 import (
 	"context"
 	"encoding/json"
-	"log/slog"
 	"strings"
 
 	"github.com/weir-edge/weir/edge"
@@ -31,20 +30,30 @@ func (o *opening) openComposites(s *server, local route.Local) error {
 	for _, w := range o.plan.Workflows {
 		tool := composite.New(composite.Options{
 			Catalog: s.CatalogNow, Call: s.CallAtNow, Places: o.edge.world.places,
-			Observe: s.recordWorkflow, Printed: o.noted(s, slog.LevelInfo, "a composite tool prints"), LeftOut: o.noted(s, slog.LevelDebug, "a property of a composite tool has no value"), Begin: s.stepSpan, Wait: o.edge.settings.ParkTTL, Counters: counters,
+			Observe: s.recordWorkflow, Printed: o.printed(s), LeftOut: o.leftOut(s), Begin: s.stepSpan, Wait: o.edge.settings.ParkTTL, Counters: counters,
 		}, w)
 		local.AddAsking(w.Name(), composite.Target(), tool.Run)
 	}
 	return nil
 }
 
-// noted returns what tells a note about a composite tool: to whoever asked for them, or to the log.
-func (o *opening) noted(s *server, level slog.Level, what string) func(tool, text string) {
-	if o.edge.given.notes != nil {
-		return o.edge.given.notes
+// printed returns what tells a line that a composite tool prints: to whoever asked for that, or
+// to the log.
+func (o *opening) printed(s *server) func(tool, text string) {
+	if told := o.edge.given.notes; told != nil {
+		return told
 	}
-	return func(tool, text string) {
-		s.log.Log(context.Background(), level, what, "tool", tool, "text", text)
+	return func(tool, text string) { s.log.Info("a composite tool prints", "tool", tool, "text", text) }
+}
+
+// leftOut does it with a property of a result. Why it has no value may show one, which is not for
+// the log.
+func (o *opening) leftOut(s *server) func(tool, property, why string) {
+	if told := o.edge.given.notes; told != nil {
+		return func(tool, property, why string) { told(tool, property+": left out: "+why) }
+	}
+	return func(tool, property, _ string) {
+		s.log.Debug("a property of a composite tool's result is left out", "tool", tool, "property", property)
 	}
 }
 

@@ -222,7 +222,7 @@ func TestCompositeNotes(t *testing.T) {
 	t.Parallel()
 	f := composed(t, edgetest.Modern, `compositeTools:
 - {name: says, script: 'print("it was " + params["x"]); return 1', parameters: {type: object, properties: {x: {type: string}}}}
-- {name: leaves, steps: [{id: a, tool: back.echo, arguments: {text: x}}], output: {properties: {p: {type: integer, value: "{{.steps.a.output.text}}"}}}}`)
+- {name: leaves, steps: [{id: a, tool: back.echo, arguments: {text: planted-value}}], output: {properties: {p: {type: integer, value: "{{.steps.a.output.text}}"}}}}`)
 	c := f.callerOf(t, edgetest.Legacy, "")
 	if got := c.tool(t, "1", "says", `{"x":"\u001bx"}`); !strings.Contains(got, `"structuredContent":{"result":1}`) || strings.Contains(got, "it was") {
 		t.Error(got)
@@ -232,11 +232,14 @@ func TestCompositeNotes(t *testing.T) {
 	}
 	for _, want := range []string{
 		`level=INFO msg="a composite tool prints" tool=says text="it was x"`,
-		`level=DEBUG msg="a property of a composite tool has no value" tool=leaves text="output.p: left out: \"x\" is no integer"`,
+		`level=DEBUG msg="a property of a composite tool's result is left out" tool=leaves property=output.p`,
 	} {
 		if !strings.Contains(f.Log(), want) {
 			t.Errorf("%s is not in the log", want)
 		}
+	}
+	if strings.Contains(f.Log(), "planted-value") {
+		t.Error("a value is in the log")
 	}
 }
 

@@ -88,11 +88,11 @@ func (k *Keeper) listen(socket string) (net.Listener, os.FileInfo, error) {
 	}
 	if err != nil {
 		ln.Close()
+		_ = os.Remove(path) // else it would be taken for one that answers
 		return nil, nil, fmt.Errorf("the manager's socket: %w", err)
 	}
-	if err := replaceOwn(k.Paths.at(), []byte(socket+"\n"), false); err != nil {
-		ln.Close()
-		return nil, nil, k.Paths.Unusable(err)
+	if err := replaceOwn(k.Paths.at(), []byte(socket+"\n"), false); err != nil { // found where it is looked for first
+		k.Log.Warn("where the manager answers is not noted", "file", k.Paths.at(), "error", err)
 	}
 	return ln, made, nil
 }

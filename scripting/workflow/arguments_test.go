@@ -47,7 +47,11 @@ func TestOutcomeTellsTheOperator(t *testing.T) {
 			t.Errorf("%s: %v, %v", text, err, told(out))
 			continue
 		}
-		if got := [2]string{strings.Join(out.Logs, "\n"), strings.Join(out.LeftOut, "\n")}; got != want {
+		got := [2]string{strings.Join(out.Logs, "\n")}
+		for _, one := range out.LeftOut {
+			got[1] += one.Property + ": left out: " + one.Why
+		}
+		if got != want {
 			t.Errorf("%s: %q", text, got)
 		}
 	}

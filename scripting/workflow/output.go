@@ -154,7 +154,7 @@ func (r *run) objectOf(t *scripting.Task, path string, properties []*property, r
 				return nil, failed("output: %s is required: %s", short(p.name), why)
 			}
 			if len(r.leftOut) < maxLeftOut {
-				r.leftOut = append(r.leftOut, fmt.Sprintf("%s.%s: left out: %s", path, short(p.name), why))
+				r.leftOut = append(r.leftOut, LeftOut{path + "." + short(p.name), why.Error()})
 			}
 			continue
 		}

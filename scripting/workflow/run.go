@@ -36,11 +36,17 @@ type Outcome struct {
 	TimedOut  bool
 	Spent     bool     // it needed more than a run may have: steps, memory, calls
 	Logs      []string // what was printed
-	LeftOut   []string // the properties of the output that have no value, each with why
+	LeftOut   []LeftOut
 
 	Steps uint64 // of the language
 	Calls int    // attempts
 	Took  time.Duration
+}
+
+// LeftOut is a property of the output that has no value.
+type LeftOut struct {
+	Property string // such as output.p
+	Why      string // which may show a value
 }
 
 // Failure is why a workflow has no value.
@@ -218,9 +224,9 @@ type run struct {
 	shown     map[string]any // what they read of the steps that have ended, but for those in hidden
 	hidden    []*handle      // that ended since the last template
 	completed []string
-	leftOut   []string // of the output
-	ended     int      // steps
-	live      int      // tasks of steps
+	leftOut   []LeftOut
+	ended     int // steps
+	live      int // tasks of steps
 	finisher  *scripting.Task
 	skipping  bool                             // nothing more begins
 	asking    map[*Question]context.CancelFunc // under way

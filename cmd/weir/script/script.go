@@ -45,8 +45,8 @@ server answered with an error, 5 no talking to the server.`
 const WorkflowHelp = `Call a composite tool and print its result, as JSON. On standard error each call
 of a step is shown when it ends: step, tool, attempt, how it ended, and in how many
 milliseconds. With -c what a script prints follows, and which properties of the
-output were left out, and why. When a step asks something, you are asked on the terminal; without a
-terminal the answer is that you decline.
+output were left out, and why. When a step asks something, you are asked on the
+terminal; without a terminal the answer is that you decline.
 
 The tool is one of the server at --url, or with -c one of manifests, for which an
 edge is started on a port of its own until the tool has ended. That edge has the
