@@ -84,12 +84,14 @@ func TestQuestionOfAStepIsWithdrawn(t *testing.T) {
   steps:
   - {id: a, tool: back.hidden, timeout: 300ms, onError: {action: continue}, defaultResults: {text: none}}
   - {id: b, tool: back.echo, dependsOn: [a], arguments: {text: "{{.steps.a.output.text}}"}}`)
+			asked := make(chan struct{}) // the client has the question: one whose call has ended is not put
 			f.back.Once("tools/call", func(c *edgetest.Call) {
 				c.Event(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"Sure?","requestedSchema":{"type":"object","properties":{}}}}`)
 				if !ends {
 					c.Wait(nil)
 					return
 				}
+				c.Wait(asked)
 				c.Result(`{"content":[{"type":"text","text":"done"}]}`)
 			})
 			c := f.callerOf(t, edgetest.Legacy, asks)
@@ -99,6 +101,7 @@ func TestQuestionOfAStepIsWithdrawn(t *testing.T) {
 				switch {
 				case m.Method == "elicitation/create" && q == nil:
 					q = &m
+					close(asked)
 					continue
 				case q != nil && m.Method == "notifications/cancelled" && strings.Contains(string(m.Params), `"requestId":`+string(q.ID)+`,`):
 					q = nil
