@@ -102,8 +102,12 @@ func (m *meter) keys(thread *starlark.Thread, v starlark.Value) error {
 	if err := m.sequence(thread, v); err != nil {
 		return err
 	}
+	crowded := crowdOf(starlark.Len(v))
 	for x := range starlark.Elements(list) {
 		if err := m.key(thread, x); err != nil {
+			return err
+		}
+		if err := m.crowding(thread, crowded, x); err != nil {
 			return err
 		}
 	}

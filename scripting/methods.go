@@ -367,9 +367,13 @@ func (m *meter) pairs(thread *starlark.Thread, v starlark.Value) error {
 	if err := m.sequence(thread, v); err != nil {
 		return err
 	}
+	crowded := crowdOf(starlark.Len(v))
 	for pair := range starlark.Elements(list) {
 		if two, ok := pair.(starlark.Indexable); ok && two.Len() == 2 {
 			if err := m.key(thread, two.Index(0)); err != nil {
+				return err
+			}
+			if err := m.crowding(thread, crowded, two.Index(0)); err != nil {
 				return err
 			}
 		} else if set, ok := pair.(*starlark.Set); ok && set.Len() == 2 {

@@ -52,6 +52,9 @@ func jsonBounds(thread *starlark.Thread, name string, args starlark.Tuple, named
 			if err := r.meter.allocate(made); err != nil {
 				return err
 			}
+			if crowded(text) {
+				return errCrowded
+			}
 		}
 	}
 	if strings.HasSuffix(name, "indent") {

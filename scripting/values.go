@@ -149,10 +149,17 @@ func (r *reader) dict(depth int) (starlark.Value, error) {
 		return nil, err
 	}
 	dict := starlark.NewDict(n)
+	var crowded crowd
+	if r.meter != nil {
+		crowded = crowdOf(n)
+	}
 	for i := range n {
 		key, err := r.key(i)
 		if err != nil {
 			return nil, err
+		}
+		if crowded.add(key) > mostCrowded {
+			return nil, errCrowded
 		}
 		v, err := r.value(depth)
 		if err != nil {

@@ -257,6 +257,20 @@ func (c *Catalog) LookupBytes(thing edge.Thing, name []byte) *edge.Target {
 // the tool. The target of a tool that clients see has its advertised name.
 func (c *Catalog) LookupWhole(name string) *edge.Target { return c.table(edge.Tool).whole[name] }
 
+// OfAnother reports whether a name reads as <workload>.<name> of a backend that is not the given
+// one, whether that has such a tool now or not: who writes it means that backend's tool.
+func (c *Catalog) OfAnother(name, backend string) bool {
+	for i := range len(name) { // a workload may have dots in its name
+		if name[i] != '.' || name[:i] == backend {
+			continue
+		}
+		if _, ok := c.rules.Workloads[name[:i]]; ok {
+			return true
+		}
+	}
+	return false
+}
+
 // Wholes returns the names by which LookupWhole finds a tool, sorted.
 func (c *Catalog) Wholes() []string { return slices.Sorted(maps.Keys(c.table(edge.Tool).whole)) }
 

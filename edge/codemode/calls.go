@@ -24,6 +24,7 @@ const (
 	maxResult    = 4 << 20  // bytes
 	maxFault     = 2 << 10  // bytes of what a tool says of its failure
 	maxFaultData = 64 << 10 // bytes; longer data of an error is left out
+	maxMeant     = 20       // unknown names of a run for which a likely one is looked for: that goes through all tools
 )
 
 // run is one run of a script.
@@ -33,6 +34,7 @@ type run struct {
 	seen  *sight
 	call  func(edge.Client) edge.Caller
 	outer *progress.Outer
+	meant atomic.Int64 // unknown names
 }
 
 // answer makes a call for the script. It is the Call of a scripting.Run.
@@ -57,7 +59,7 @@ func (r *run) answer(ctx context.Context, c *scripting.Call) scripting.Answer {
 
 // tooMany ends a script that makes too many calls.
 func tooMany() scripting.Answer {
-	return scripting.Answer{Error: &scripting.Fault{Message: fmt.Sprintf("more than %d tool calls", maxCalls), Final: true}}
+	return scripting.Answer{Error: &scripting.Fault{Message: fmt.Sprintf("more than %d tool calls", maxCalls), Final: true, Cause: scripting.Budget}}
 }
 
 // outcome is what became of a call.
@@ -158,7 +160,11 @@ func (r *run) unknown(tool string) *scripting.Fault {
 	if r.x.View != nil {
 		return failing(tool, 403, "%s", denied).Error
 	}
-	return failing(tool, mcp.CodeInvalidParams, "not found%s", r.seen.meant(tool)).Error
+	meant := ""
+	if r.meant.Add(1) <= maxMeant {
+		meant = r.seen.meant(tool)
+	}
+	return failing(tool, mcp.CodeInvalidParams, "not found%s", meant).Error
 }
 
 const denied = "denied by authorization policy"
@@ -255,10 +261,13 @@ func (r *run) named(c *scripting.Call) (arguments []byte, why string) {
 	if len(c.Positional) > len(all) {
 		return nil, fmt.Sprintf("%s without names, and it takes %d%s", edge.Count(len(c.Positional), "value"), len(all), listing(all))
 	}
-	given := mcp.Members(c.Arguments)
+	given, names := mcp.Members(c.Arguments), map[string]bool{}
+	for _, m := range given {
+		names[string(mcp.Unquote(m.Name))] = true
+	}
 	out := []byte{'{'}
 	for i, v := range c.Positional {
-		if slices.ContainsFunc(given, func(m mcp.Member) bool { return string(mcp.Unquote(m.Name)) == all[i].name }) {
+		if names[all[i].name] {
 			return nil, fmt.Sprintf("%q is given twice%s", edge.Brief(all[i].name), listing(all))
 		}
 		if i > 0 {

@@ -64,7 +64,9 @@ func withdrawn(ctx, request context.Context, why string) (context.Context, func(
 			end(context.Cause(request))
 			return
 		}
-		end(&edge.Withdrawn{Reason: why})
+		w := &edge.Withdrawn{Reason: why}
+		_ = errors.As(context.Cause(ctx), &w) // the server itself has withdrawn it, perhaps, and says why
+		end(w)
 	})
 	return asked, func() { stop(); end(nil) }
 }

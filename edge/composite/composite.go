@@ -94,10 +94,18 @@ func List(all []*workflow.Workflow) *catalog.List {
 			wanted[t.Tool] = nil
 		}
 		for target := range seen {
-			for _, name := range []string{catalog.Whole(target.Backend, target.Original), target.Name} {
-				if known, ok := wanted[name]; ok && known == nil && target.Backend != "" {
-					wanted[name] = &workflow.Tool{Hints: hints(target)}
+			if target.Backend == "" {
+				continue
+			}
+			if whole := catalog.Whole(target.Backend, target.Original); whole != target.Name {
+				if _, ok := wanted[whole]; ok {
+					wanted[whole] = &workflow.Tool{Hints: hints(target)}
 				}
+			}
+			// A name with a dot may be the whole name of a tool that this client does not see.
+			own := !strings.Contains(target.Name, ".") || strings.HasPrefix(target.Name, target.Backend+".")
+			if known, ok := wanted[target.Name]; ok && known == nil && own {
+				wanted[target.Name] = &workflow.Tool{Hints: hints(target)}
 			}
 		}
 		definition, _ := w.Definition(func(name string) (*workflow.Tool, bool) { t := wanted[name]; return t, t != nil })
@@ -191,7 +199,9 @@ func target(c *catalog.Catalog, name string) *edge.Target {
 	if at := c.LookupWhole(name); at != nil {
 		return at
 	}
-	if at := c.Lookup(edge.Tool, name); at != nil && at.Backend != "" {
+	// Who offers a tool by the whole name of another backend's gets no calls that are meant for
+	// that one: LookupWhole knows nobody by the name then, as when that tool is gone.
+	if at := c.Lookup(edge.Tool, name); at != nil && at.Backend != "" && !c.OfAnother(name, at.Backend) {
 		return at
 	}
 	return nil

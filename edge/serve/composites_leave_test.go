@@ -79,12 +79,15 @@ func TestQuestionOfAStepIsWithdrawn(t *testing.T) {
 	for name, ends := range map[string]bool{"time": false, "answered": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			within := map[bool]string{false: "2s", true: "1m"}[ends] // where the call ends, its time does not
 			f := composed(t, edgetest.Legacy, `compositeTools:
 - name: flow
   steps:
-  - {id: a, tool: back.hidden, timeout: 300ms, onError: {action: continue}, defaultResults: {text: none}}
+  - {id: a, tool: back.hidden, timeout: `+within+`, onError: {action: continue}, defaultResults: {text: none}}
   - {id: b, tool: back.echo, dependsOn: [a], arguments: {text: "{{.steps.a.output.text}}"}}`)
-			asked := make(chan struct{}) // the client has the question: one whose call has ended is not put
+			// The client has the question: one whose call has ended is not put. And it knows that it is
+			// withdrawn: the word for that goes on the stream of the workflow, which may not end before.
+			asked, withdrawn := make(chan struct{}), make(chan struct{})
 			f.back.Once("tools/call", func(c *edgetest.Call) {
 				c.Event(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"Sure?","requestedSchema":{"type":"object","properties":{}}}}`)
 				if !ends {
@@ -93,6 +96,10 @@ func TestQuestionOfAStepIsWithdrawn(t *testing.T) {
 				}
 				c.Wait(asked)
 				c.Result(`{"content":[{"type":"text","text":"done"}]}`)
+			})
+			f.back.Once("tools/call", func(c *edgetest.Call) { // of the step after it
+				c.Wait(withdrawn)
+				c.Result(`{"content":[],"structuredContent":` + edgetest.Member(string(c.Message.Params), "arguments") + `}`)
 			})
 			c := f.callerOf(t, edgetest.Legacy, asks)
 			r := c.session.Request("1", "tools/call", edgetest.CallParams("flow", "{}"))
@@ -105,6 +112,7 @@ func TestQuestionOfAStepIsWithdrawn(t *testing.T) {
 					continue
 				case q != nil && m.Method == "notifications/cancelled" && strings.Contains(string(m.Params), `"requestId":`+string(q.ID)+`,`):
 					q = nil
+					close(withdrawn)
 					continue
 				}
 				if want := map[bool]string{false: "none", true: "done"}[ends]; q != nil || !strings.Contains(string(m.Result), `"structuredContent":{"text":"`+want+`"}`) {
@@ -113,6 +121,34 @@ func TestQuestionOfAStepIsWithdrawn(t *testing.T) {
 				break
 			}
 		})
+	}
+}
+
+// TestQuestionOfAStepThatItsServerWithdraws: why a server takes back what it has asked in a step
+// reaches the client.
+func TestQuestionOfAStepThatItsServerWithdraws(t *testing.T) {
+	t.Parallel()
+	f := composed(t, edgetest.Legacy, `compositeTools: [{name: flow, steps: [{id: a, tool: back.hidden}]}]`)
+	asked, withdrawn := make(chan struct{}), make(chan struct{})
+	f.back.Once("tools/call", func(c *edgetest.Call) {
+		c.Event(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"Sure?","requestedSchema":{"type":"object","properties":{}}}}`)
+		c.Wait(asked)
+		c.Event(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"q","reason":"too late"}}`)
+		c.Wait(withdrawn)
+		c.Result(`{"content":[{"type":"text","text":"done"}]}`)
+	})
+	c := f.callerOf(t, edgetest.Legacy, asks)
+	r := c.session.Request("1", "tools/call", edgetest.CallParams("flow", "{}"))
+	if q := r.NextMessage(); q.Method != "elicitation/create" {
+		t.Fatalf("%s %s", q.Method, q.Params)
+	}
+	close(asked)
+	if m := r.NextMessage(); m.Method != "notifications/cancelled" || !strings.Contains(string(m.Params), `"reason":"too late"`) {
+		t.Errorf("%s %s", m.Method, m.Params)
+	}
+	close(withdrawn)
+	if m := r.NextMessage(); !strings.Contains(string(m.Result), "done") {
+		t.Errorf("%s %v", m.Result, m.Error)
 	}
 }
 

@@ -134,3 +134,27 @@ func TestX38Reload(t *testing.T) {
 		}
 	}
 }
+
+// TestStepsAreNotTakenOver: a backend that offers a tool by the whole name of another's gets none
+// of the calls that are meant for that one, whether that has such a tool or not.
+func TestStepsAreNotTakenOver(t *testing.T) {
+	t.Parallel()
+	for _, offered := range []string{"echo", "else"} {
+		back, other := edgetest.NewServer(t, edgetest.Legacy), edgetest.NewServer(t, edgetest.Modern)
+		offersTools(back, tool{offered, "", []string{"text"}, 0})
+		offersTools(other, tool{"back.echo", "", []string{"text"}, 0}, tool{"with.dots", "", []string{"text"}, 0})
+		results(other, echoes)
+		e := edgetest.Start(t, reloaded(back, other, "", "", `compositeTools:
+- {name: flow, steps: [{id: a, tool: back.echo, arguments: {text: secret}}]}
+- {name: mine, steps: [{id: a, tool: with.dots, arguments: {text: x}}]}`))
+		f := &front{Edge: e, back: back, client: e.NewClient()}
+		c := f.callerOf(t, edgetest.Legacy, "")
+		got := c.tool(t, "1", "flow", "{}")
+		if n := other.Count("tools/call"); n != 0 || !strings.Contains(got, `step \"a\": tool \"back.echo\": not found`) {
+			t.Errorf("%d calls at the other: %s", n, got)
+		}
+		if got := c.tool(t, "2", "mine", "{}"); !strings.Contains(got, `"x"`) {
+			t.Error(got)
+		}
+	}
+}

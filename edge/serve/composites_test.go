@@ -73,7 +73,7 @@ func TestComposite(t *testing.T) {
 		f := composed(t, back, flow)
 		c := f.callerOf(t, client, "")
 		list := c.request(t, "1", "tools/list", "{}").Result()
-		for _, want := range []string{`"name":"flow"`, `"outputSchema":{"type":"object","properties":{"said":{"type":"string"}},"required":["said"]}`, `"destructiveHint":true`} {
+		for _, want := range []string{`"name":"flow"`, `"outputSchema":{"type":"object","properties":{"said":{"type":"string"}},"anyOf":[{"required":["said"]},{"required":["error"]}]}`, `"destructiveHint":true`} {
 			if !strings.Contains(list, want) {
 				t.Errorf("%s is not in %s", want, list)
 			}

@@ -96,6 +96,9 @@ func (r *run) arguments(tool string, known *Tool, given *starlark.Dict) ([]byte,
 	types := known.propertyTypes()
 	b := append(make([]byte, 0, 128), '{')
 	for key, v := range given.Entries() {
+		if len(b) > scripting.MaxOut { // the values may all be one text, which the run has once
+			break
+		}
 		name, ok := starlark.AsString(key)
 		if !ok {
 			return nil, failed("tool %q: arguments: a key is %s, and must be string", tool, key.Type())
@@ -295,6 +298,9 @@ func (r *run) retry(t *scripting.Task, args starlark.Tuple, named []starlark.Tup
 		}
 		f := r.passing(err)
 		if f == nil || i == times || t.Context().Err() != nil || t.Ended() != nil {
+			return nil, err
+		}
+		if end, ok := t.Context().Deadline(); ok && f.after > time.Until(end) { // there is no other attempt
 			return nil, err
 		}
 		wait := max(r.jittered(backoff(base, i)), f.after)

@@ -70,8 +70,15 @@ func fits(kind v1beta1.OutputType, value []byte) ([]byte, error) {
 		return nil, err
 	}
 	switch v := v.(type) {
+	case nil:
 	case string:
 		return coerce(kind, v)
+	default:
+		if kind == v1beta1.OutputString { // the text that it has as JSON
+			return coerce(kind, string(plain))
+		}
+	}
+	switch v.(type) {
 	case bool:
 		if kind == v1beta1.OutputBoolean {
 			return plain, nil

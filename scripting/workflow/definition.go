@@ -24,7 +24,12 @@ func (w *Workflow) Definition(find func(name string) (*Tool, bool)) (definition 
 		b = append(b, `{"type":"object"}`...)
 	}
 	if o := w.tool.Output; o != nil {
-		b = append(append(b, `,"outputSchema":`...), outputSchema(o.Properties, o.Required)...)
+		b = append(append(b, `,"outputSchema":`...), outputSchema(o.Properties)...)
+		if len(o.Required) > 0 {
+			// Clients hold what a failed call returns to it, too, which has error alone.
+			text, _ := json.Marshal(o.Required) // texts
+			b = append(append(append(b[:len(b)-1], `,"anyOf":[{"required":`...), text...), `},{"required":["error"]}]}`...)
+		}
 	}
 	annotations, overruled := w.annotations(find)
 	text, _ := json.Marshal(annotations) // texts and booleans
@@ -32,7 +37,7 @@ func (w *Workflow) Definition(find func(name string) (*Tool, bool)) (definition 
 }
 
 // outputSchema is the JSON Schema of an output.
-func outputSchema(properties map[string]v1beta1.OutputProperty, required []string) []byte {
+func outputSchema(properties map[string]v1beta1.OutputProperty) []byte {
 	b := []byte(`{"type":"object","properties":{`)
 	for i, name := range slices.Sorted(maps.Keys(properties)) {
 		o := properties[name]
@@ -41,7 +46,7 @@ func outputSchema(properties map[string]v1beta1.OutputProperty, required []strin
 		}
 		b = append(mcp.AppendString(b, name), ':')
 		if inner, err := nested(o.Properties); o.Properties != "" && err == nil {
-			one := outputSchema(inner, nil)
+			one := outputSchema(inner)
 			if o.Description != "" {
 				one = append(append(append(one[:len(one)-1], `,"description":`...), mcp.Quote(o.Description)...), '}')
 			}
@@ -54,19 +59,14 @@ func outputSchema(properties map[string]v1beta1.OutputProperty, required []strin
 		}
 		b = append(b, '}')
 	}
-	b = append(b, '}')
-	if len(required) > 0 {
-		text, _ := json.Marshal(required) // texts
-		b = append(append(b, `,"required":`...), text...)
-	}
-	return append(b, '}')
+	return append(b, "}}"...)
 }
 
 // annotations are what the steps do together, and what the composite tool says of itself
 // where that is not laxer. A step whose tool says nothing may do anything.
 func (w *Workflow) annotations(find func(name string) (*Tool, bool)) (out v1beta1.ToolAnnotations, overruled []string) {
 	readOnly, destructive, open := true, false, false
-	if w.tool.Script != "" && len(w.tools) == 0 {
+	if w.unnamed || w.tool.Script != "" && len(w.tools) == 0 {
 		readOnly, destructive, open = false, true, true // the text does not say which tools it calls
 	}
 	for _, t := range w.tools {

@@ -107,9 +107,12 @@ func (l *loop) runItems(t *scripting.Task, parallel int) (starlark.Value, error)
 			l.begun++
 			l.live++
 			t.Go(ctx, nil, func(c *scripting.Task) error { return l.one(c, ctx, i) }, func(err error) {
-				if err != nil && l.err == nil {
+				skipped := errors.Is(err, errSkipped)
+				if err != nil && (l.err == nil || errors.Is(l.err, errSkipped) && !skipped) {
 					l.err = err
-					l.cancel()
+					if !skipped { // else what is under way ends by itself
+						l.cancel()
+					}
 				}
 				if l.live--; l.live == 0 || l.begun < len(l.items) {
 					l.parent.Wake()

@@ -68,7 +68,8 @@ func (r *run) passing(err error) *failure {
 	}
 	r.failed.Lock()
 	defer r.failed.Unlock()
-	for _, f := range r.mayBe {
+	for i := range r.mayBe { // the latest first: one of the same text may have said another time before
+		f := r.mayBe[(r.oldest-1-i+2*len(r.mayBe))%len(r.mayBe)]
 		rest, same := strings.CutPrefix(err.Error(), f.message)
 		if same && (rest == "" || strings.HasPrefix(rest, " (and ")) { // parallel() says how many more there are
 			return f

@@ -15,8 +15,11 @@ func (p *parser) literals(where string) {
 		p.wrong(where, "%s", err)
 		return
 	}
-	step := ""
+	step, calls := "", 0 // calls that may be made, less those whose tool is known
 	syntax.Walk(f, func(n syntax.Node) bool {
+		if id, ok := n.(*syntax.Ident); ok && (id.Name == "call_step" || id.Name == "call_tool" || id.Name == "call_tool_result") {
+			calls++
+		}
 		call, ok := n.(*syntax.CallExpr)
 		if !ok {
 			return true
@@ -33,6 +36,7 @@ func (p *parser) literals(where string) {
 			}
 		case "call_step":
 			if tool, ok := textAt(call, 0); ok {
+				calls--
 				w.tools = append(w.tools, StepTool{step, tool})
 			}
 		case "template", "condition", "items":
@@ -42,6 +46,7 @@ func (p *parser) literals(where string) {
 		}
 		return true
 	})
+	w.unnamed = calls > 0
 }
 
 // literal parses the template that is one of the values of a call.

@@ -180,7 +180,7 @@ output: {properties: {p: {type: number, value: "1e400"}}, required: [p]}`, want:
 		{name: "X15 a missing value is the default", yaml: `steps: [{id: a, tool: w.echo}]
 output: {properties: {p: {type: string, value: "{{.steps.a.output.nothere}}", default: d}, q: {type: string, value: "{{.steps.a.output.nothere}}"}}}`, want: `{"p":"d"}`},
 		{name: "a default that is a text", yaml: `steps: [{id: a, tool: w.echo}]
-output: {properties: {p: {type: integer, default: "3"}, l: {type: array, default: "[1]"}}}`, want: `{"l":[1],"p":3}`},
+output: {properties: {p: {type: integer, default: "3"}, l: {type: array, default: "[1]"}, s: {type: string, default: 5}, t: {type: string, default: true}}}`, want: `{"l":[1],"p":3,"s":"5","t":"true"}`},
 		{name: "properties of an object", yaml: `steps: [{id: a, tool: w.rich}]
 output: {properties: {p: {type: object, properties: {q: {type: integer, value: "{{.steps.a.output.n}}"}, r: {type: object, properties: {s: {type: string, value: x}}}}}}}`, want: `{"p":{"q":3,"r":{"s":"x"}}}`},
 		{name: "an output waits for all steps", yaml: `steps: [{id: a, tool: w.slow}]

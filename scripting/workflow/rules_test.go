@@ -182,6 +182,14 @@ func TestAnnotations(t *testing.T) {
 			t.Errorf("%s %s\n got %s %q\nwant %s %s", c.steps, c.annotations, definition, overruled, c.want, c.overruled)
 		}
 	}
+	// A script that calls more than it names to call_step() may do anything.
+	for _, more := range []string{`call_tool("w.write")`, `call_step("w." + "write")`, `call_step(tool="w.write")`, `attempt(lambda: call_tool_result("w.write"))`, `[f("w.write") for f in [call_tool]]`} {
+		tool := composite(t, "{}")
+		tool.Script = "step(\"a\", lambda: call_step(\"w.read\"))\nreturn " + more
+		if got, _ := parse(t, tool).Definition(find); !strings.Contains(string(got), `"readOnlyHint":false,"destructiveHint":true`) {
+			t.Errorf("%s: %s", more, got)
+		}
+	}
 }
 
 func TestDefinition(t *testing.T) {
@@ -193,7 +201,7 @@ steps: [{id: a, tool: w.t}]
 output: {properties: {p: {type: string, value: x, description: d}, o: {type: object, properties: {q: {type: integer, value: "1"}}}}, required: [p]}`))
 	got, _ := w.Definition(func(string) (*workflow.Tool, bool) { return nil, false })
 	want := `{"name":"my.tool","description":"does \"it\"","inputSchema":{"properties":{"x":{"type":"string"}},"required":["x"],"type":"object"},` +
-		`"outputSchema":{"type":"object","properties":{"o":{"type":"object","properties":{"q":{"type":"integer"}}},"p":{"type":"string","description":"d"}},"required":["p"]},` +
+		`"outputSchema":{"type":"object","properties":{"o":{"type":"object","properties":{"q":{"type":"integer"}}},"p":{"type":"string","description":"d"}},"anyOf":[{"required":["p"]},{"required":["error"]}]},` +
 		`"annotations":{"readOnlyHint":false,"destructiveHint":true,"openWorldHint":true}}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)

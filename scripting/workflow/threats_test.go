@@ -170,6 +170,21 @@ func TestX36Bounds(t *testing.T) {
 	}
 }
 
+// TestX36Arguments: the values of a call that are all one text are not written out beyond what a
+// call may have.
+func TestX36Arguments(t *testing.T) {
+	tool := composite(t, "parameters: {type: object}")
+	tool.Script = `return call_step("w.echo", {str(i): params["x"] for i in range(2000)})`
+	w := parse(t, tool)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	out, err := w.Run(t.Context(), []byte(`{"x":"`+strings.Repeat("x", 100_000)+`"}`), (&world{t: t, attempts: map[string]int{}}).host())
+	runtime.ReadMemStats(&after)
+	if err != nil || !strings.Contains(told(out), "larger than 1048576 bytes") || after.TotalAlloc-before.TotalAlloc > 32<<20 {
+		t.Errorf("%v %.200s, %d MiB", err, told(out), (after.TotalAlloc-before.TotalAlloc)>>20)
+	}
+}
+
 // TestX38ToolsGone holds what becomes of a run whose tools are not there.
 func TestX38ToolsGone(t *testing.T) {
 	w := parse(t, composite(t, `steps: [{id: a, tool: w.echo}, {id: b, tool: w.text, dependsOn: [a]}, {id: c, tool: w.echo, dependsOn: [b]}]`))

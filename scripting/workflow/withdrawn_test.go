@@ -47,3 +47,33 @@ return [a.status, b.status, b.output]`
 		})
 	}
 }
+
+// TestSkippedBesideACall: what items of a forEach call ends by itself when the rest is skipped.
+func TestSkippedBesideACall(t *testing.T) {
+	tool := composite(t, "timeout: 30m")
+	tool.Script = `b = step("b", lambda: each("b", lambda: [1, 2], lambda item, index: call_step("w.slow") if item == 1 else ask("b", "m"), parallel=2), default={"d": 1})
+a = step("a", lambda: ask("a", "m", on_decline="skip_remaining"))
+return [a.status, b.status, b.output]`
+	w := parse(t, tool)
+	synctest.Test(t, func(t *testing.T) {
+		host := (&world{t: t, attempts: map[string]int{}}).host()
+		call, cut := host.Call, false
+		host.Call = func(ctx context.Context, c *workflow.Call) workflow.Answer {
+			a := call(ctx, c)
+			cut = cut || ctx.Err() != nil
+			return a
+		}
+		host.Ask = func(ctx context.Context, q *workflow.Question) (*workflow.Reply, error) {
+			if q.Step == "a" {
+				time.Sleep(time.Millisecond)
+				return &workflow.Reply{Action: "decline"}, nil
+			}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		out, err := w.Run(t.Context(), nil, host)
+		if err != nil || cut || told(out) != `{"result":["completed","skipped",{"d":1}]}` {
+			t.Errorf("cut off: %t, %s, %v", cut, told(out), err)
+		}
+	})
+}

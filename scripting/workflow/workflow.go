@@ -61,6 +61,7 @@ type Workflow struct {
 	timeout    time.Duration
 	output     *outputSpec // of a script with output; a workflow of steps has it in its program
 	tools      []StepTool
+	unnamed    bool         // a script may call tools that its text does not name in call_step()
 	steps      int          // that the text names
 	reads      []stepRead   // of steps, for Lint
 	undeclared []ParseFault // parameters that are read, which a call need not and is not told to give

@@ -1,0 +1,112 @@
+package scripting_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-edge/weir/scripting"
+)
+
+// crowdedNames are names that a dict of the language keeps in one bucket: the last 17 bits of
+// their FNV-1a are 0.
+func crowdedNames(n int) (names []string) {
+	const letters, bits, prime = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_", 1<<17 - 1, 16777619
+	inverse := uint32(prime)
+	for range 5 {
+		inverse *= 2 - prime*inverse
+	}
+	ends := map[uint32][]string{} // by the hash before them
+	for _, a := range letters {
+		for _, b := range letters {
+			for _, c := range letters {
+				h := uint32(0)
+				for _, x := range []rune{c, b, a} {
+					h = h*inverse ^ uint32(x)
+				}
+				ends[h&bits] = append(ends[h&bits], string([]rune{a, b, c}))
+			}
+		}
+	}
+	for _, a := range letters {
+		for _, b := range letters {
+			for _, c := range letters {
+				h := uint32(2166136261)
+				for _, x := range []rune{a, b, c} {
+					h = (h ^ uint32(x)) * prime
+				}
+				for _, end := range ends[h&bits] {
+					if names = append(names, string([]rune{a, b, c})+end); len(names) == n {
+						return names
+					}
+				}
+			}
+		}
+	}
+	return names
+}
+
+// TestX36CrowdedNames: names that were chosen for one bucket of a dict take no processor for
+// minutes, whoever sends them and however the dict is made.
+func TestX36CrowdedNames(t *testing.T) {
+	names := crowdedNames(100_000)
+	text := `{"` + strings.Join(names, `":0,"`) + `":0}`
+	escaped := `{"` + strings.Join(names, `":0,"\u`+"0061"+`","`) + `":0}` // no object: the decoder ends early
+	few := `{"` + strings.Join(names[:20_000], `" : 0, "`) + `":0,"\u00e9":{"a":1}}`
+	quoted := fmt.Sprintf("%q", few)
+	for name, c := range map[string]struct{ source, value, want string }{
+		"a value":          {"return len(first(0))", text, "chosen to be slow to find"},
+		"within a value":   {"return len(first(0))", `[1,{"x":` + text + `}]`, "chosen to be slow to find"},
+		"json.decode":      {"return len(json.decode(first(0)))", quoted, "chosen to be slow to find"},
+		"json.decode, cut": {"return len(json.decode(first(0)))", fmt.Sprintf("%q", few[:len(few)-1]), "chosen to be slow to find"},
+		"json.decode, odd": {"return len(json.decode(first(0)))", fmt.Sprintf("%q", escaped[:1<<20]), "json.decode"},
+		"dict":             {"return len(dict([(k, 0) for k in first(0)]))", `["` + strings.Join(names[:20_000], `","`) + `"]`, "steps"},
+		"set":              {"return len(set(first(0)))", `["` + strings.Join(names[:20_000], `","`) + `"]`, "steps"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			from := cpu()
+			o := run(t, c.source, func(r *scripting.Run) {
+				r.Call = func(_ ctx, _ *scripting.Call) scripting.Answer { return scripting.Answer{Value: []byte(c.value)} }
+			})
+			if got := told(o); !strings.Contains(got, c.want) {
+				t.Errorf("%.200s, want %s", got, c.want)
+			}
+			if took := cpu() - from; took > 3*time.Second {
+				t.Error(took)
+			}
+		})
+	}
+}
+
+// Names that nobody has chosen are found as fast as ever, and are not refused.
+func TestNamesThatAreManyAreNotCrowded(t *testing.T) {
+	for name, of := range map[string]func(i int) string{
+		"numbers": func(i int) string { return fmt.Sprint(i) },
+		"padded":  func(i int) string { return fmt.Sprintf("k%06d", i) },
+		"ids":     func(i int) string { return fmt.Sprintf("%x", i*0x9e3779b1&0xffffffff) },
+		"pairs":   func(i int) string { return fmt.Sprintf("%d,%d", i/300, i%300) },
+		"stepped": func(i int) string { return fmt.Sprint(i * 4096) },
+		"long":    func(i int) string { return fmt.Sprintf("a name that is long %d", i) },
+	} {
+		var b strings.Builder
+		b.WriteByte('{')
+		for i := range 60_000 {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			fmt.Fprintf(&b, "%q:%d", of(i), i)
+		}
+		b.WriteByte('}')
+		for _, source := range []string{"return len(first(0))", "return len(json.decode(json.encode(first(0))))"} {
+			o := run(t, source, func(r *scripting.Run) {
+				r.Call = func(_ ctx, _ *scripting.Call) scripting.Answer {
+					return scripting.Answer{Value: []byte(b.String())}
+				}
+			})
+			if got := told(o); got != "60000" {
+				t.Errorf("%s, %s: %.200s", name, source, got)
+			}
+		}
+	}
+}
