@@ -381,6 +381,7 @@ type Session struct {
 	Version      string // the revision agreed on
 	Info         []byte // JSON text of clientInfo; nil when it gave none
 	Capabilities []byte // JSON text
+	Several      bool   // several clients have it together, and none may hear what is another's
 
 	attributes atomic.Pointer[sessionAttributes]
 

@@ -54,8 +54,12 @@ func (p *policy) number() uint64 {
 	return p.version
 }
 
-// Lives reports whether the grant is known to live at a time.
-func (l *Life) Lives(now time.Time) bool { return now.UnixNano() < l.until.Load() && !l.over.Load() }
+// Lives reports whether the grant is known to live at a time. What would be known for longer than
+// anything is, was known by a clock that has been set back since: then nobody knows.
+func (l *Life) Lives(now time.Time) bool {
+	left := time.Duration(l.until.Load() - now.UnixNano())
+	return 0 < left && left <= aliveAge+time.Second && !l.over.Load()
+}
 
 // end says that the grant lives no longer, and reports whether that is new.
 func (l *Life) end() bool {

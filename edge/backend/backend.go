@@ -541,7 +541,8 @@ func (b *Backend) heard(outcome health.Outcome, checked bool) {
 			return
 		}
 		now, last := time.Now().UnixNano(), b.recovered.Load()
-		if now-last < int64(recoveredEvery) || !b.recovered.CompareAndSwap(last, now) {
+		soon := last <= now && now-last < int64(recoveredEvery) // and not where the clock was set back
+		if soon || !b.recovered.CompareAndSwap(last, now) {
 			return // the next good one tells
 		}
 		b.ailing.Store(false)

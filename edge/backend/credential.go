@@ -76,7 +76,7 @@ func (e *noCredential) Unattached() bool { return true }
 // where operators look, since the backend is well.
 func (b *Backend) lacking(err error) {
 	last, now := b.lacked.Load(), time.Now().UnixNano()
-	if now-last >= int64(time.Minute) && b.lacked.CompareAndSwap(last, now) {
+	if (now < last || now-last >= int64(time.Minute)) && b.lacked.CompareAndSwap(last, now) {
 		b.Log.Warn("calls fail for want of a credential", "backend", b.Name, "error", err)
 	}
 }

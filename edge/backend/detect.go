@@ -199,7 +199,7 @@ const sure = 10 * time.Second
 // changed asks a backend again what it speaks, and reports
 // whether that is another era now.
 func (b *Backend) changed(ctx context.Context, who *edge.Identity, in *Introduction) bool {
-	if now := time.Now().UnixNano(); now < b.sureUntil.Load() {
+	if left := b.sureUntil.Load() - time.Now().UnixNano(); 0 < left && left <= int64(sure) { // more is of a clock that was set back
 		return false
 	}
 	b.forget(in)

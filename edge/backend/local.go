@@ -298,6 +298,9 @@ func (b *Backend) over(client *edge.Session) {
 // its process has ended it is over. The edge itself has such as well, and begins another.
 func (s *session) isClients() bool { return s.client != nil && s.client.ID != "" }
 
+// several reports whether clients that nothing tells apart have the session together.
+func (s *session) several() bool { return s.client != nil && s.client.Several }
+
 // owner is whom the session's stream is for.
 func (s *session) owner() string {
 	switch {

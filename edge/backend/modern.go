@@ -293,6 +293,13 @@ func (b *Backend) legacyClient(ctx context.Context, x *edge.Exchange) (*edge.Res
 			return nil, err
 		}
 		if r.Kind == mcp.Result && r.Text("resultType") == "input_required" {
+			if round == 0 {
+				// Between its rounds no request is under way whose clock would end the call, and a
+				// legacy client that leaves ends none: it may never answer.
+				asked, end := context.WithTimeoutCause(ctx, b.Cap, errUnanswered)
+				defer end()
+				ctx = asked
+			}
 			var caps []byte
 			if x.Session != nil {
 				caps = x.Session.Capabilities
@@ -317,6 +324,10 @@ func (b *Backend) legacyClient(ctx context.Context, x *edge.Exchange) (*edge.Res
 		return &edge.Response{Message: *out, Status: 200}, nil
 	}
 }
+
+// errUnanswered ends a call whose client was asked and did not answer in the time that a call may
+// take. The question is withdrawn.
+var errUnanswered = fmt.Errorf("the client was asked and did not answer in time: %w", &edge.Withdrawn{})
 
 // relayed returns those of a client's capabilities that the edge can relay.
 func relayed(s *edge.Session) []byte {

@@ -167,7 +167,10 @@ const followWithin = 250 * time.Millisecond
 // meanwhile hears of later calls alone.
 type pace struct{ until atomic.Int64 } // Unix nanoseconds
 
-func (p *pace) rests(now time.Time) bool { return now.UnixNano() < p.until.Load() }
+func (p *pace) rests(now time.Time) bool {
+	left := p.until.Load() - now.UnixNano()
+	return 0 < left && left <= int64(time.Minute) // more is of a clock that was set back
+}
 
 // took notes what it took since then.
 func (p *pace) took(since time.Time) {

@@ -28,14 +28,18 @@ type headerParam struct {
 // running the call (HeaderMismatch); then the tools are looked at and the call
 // is sent again, once.
 func (b *Backend) withParams(ctx context.Context, x *edge.Exchange, m *mcp.Message, translate bool) (*edge.Response, error) {
-	r, err := b.modernCall(ctx, x, m, m.Raw, b.mirrored(principal{}, m), translate)
+	who := principal{}
+	if b.Personal() || x.Chosen != nil && x.Chosen.Personal { // it answers users alone, each with a list of their own
+		who = principalOf(x.Identity)
+	}
+	r, err := b.modernCall(ctx, x, m, m.Raw, b.mirrored(who, m), translate)
 	if err != nil || r == nil || m.Method != "tools/call" || r.Code() != mcp.CodeHeaderMismatch {
 		return r, err
 	}
-	if err := b.learnParams(ctx); err != nil {
+	if err := b.learnParams(ctx, x, who); err != nil {
 		return nil, err
 	}
-	return b.modernCall(ctx, x, m, m.Raw, b.mirrored(principal{}, m), translate)
+	return b.modernCall(ctx, x, m, m.Raw, b.mirrored(who, m), translate)
 }
 
 // mirrored returns the Mcp-Param headers of a call, by the lists that a principal
@@ -83,8 +87,9 @@ func noIndex(string) (int, bool) { return 0, false }
 // the walk.
 const maxCursor = 8 << 10
 
-// learnParams walks the backend's tools and keeps which of them want headers.
-func (b *Backend) learnParams(ctx context.Context) error {
+// learnParams walks the backend's tools with the credential of a call, and keeps which of them
+// want headers for the principal of the list.
+func (b *Backend) learnParams(ctx context.Context, x *edge.Exchange, who principal) error {
 	seen := map[[sha256.Size]byte]bool{} // cursors
 	cursor := []byte(nil)
 	var whole params
@@ -94,7 +99,7 @@ func (b *Backend) learnParams(ctx context.Context) error {
 			params = mcp.Change(params, nil, mcp.Raw("cursor", cursor))
 		}
 		o := outgoing{
-			method: "POST", version: mcp.V2607, rpc: "tools/list", silence: b.Silence, until: time.Now().Add(b.Cap),
+			method: "POST", version: mcp.V2607, rpc: "tools/list", x: x, silence: b.Silence, until: time.Now().Add(b.Cap),
 			body: mcp.AppendRequest(nil, []byte("1"), "tools/list", params),
 		}
 		m := new(mcp.Message)
@@ -106,7 +111,7 @@ func (b *Backend) learnParams(ctx context.Context) error {
 		cursor = m.Get("nextCursor").Of(m.Raw)
 		sum := sha256.Sum256(cursor)
 		if cursor == nil || len(cursor) > maxCursor || seen[sum] {
-			b.params.replace(principal{}, &whole)
+			b.params.replace(who, &whole)
 			return nil
 		}
 		seen[sum] = true

@@ -144,3 +144,36 @@ func TestPersonal(t *testing.T) {
 		})
 	}
 }
+
+// TestPersonalParams: which headers a tool wants is asked with the credential of the call.
+func TestPersonalParams(t *testing.T) {
+	b := open(t, func(w http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		m, err := mcp.Decode(text)
+		if r.Header.Get("X-User") == "" || err != nil {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		answer := `"result":{"resultType":"complete","content":[]}`
+		switch {
+		case m.Method == "server/discover":
+			answer = `"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}`
+		case m.Method == "tools/list":
+			answer = `"result":{"resultType":"complete","tools":[{"name":"t","inputSchema":{"type":"object","properties":{"r":{"type":"string","x-mcp-header":"R"}}}}]}`
+		case r.Header.Get("Mcp-Param-R") != "eu":
+			w.WriteHeader(http.StatusBadRequest)
+			answer = `"error":{"code":-32020,"message":"a header is missing"}`
+		}
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,%s}`, m.IDText(), answer)
+	}, ofUser)
+	m, err := mcp.Decode([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{"r":"eu"}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &edge.Exchange{Era: mcp.Legacy, Request: m, Identity: &edge.Identity{Issuer: "i", Subject: "ann", Token: "t"},
+		Session: &edge.Session{ID: "s", Version: mcp.V2511, Capabilities: []byte("{}")}, Client: edge.NoClient{}}
+	if r, err := b.Handle(t.Context(), x); err != nil || r.Kind != mcp.Result {
+		t.Errorf("%+v, %v", r, err)
+	}
+}

@@ -215,9 +215,10 @@ func (s *session) once(ctx context.Context, l *link, x *edge.Exchange) (*edge.Re
 		c.level = m.Meta(mcp.MetaLogLevel).OK()
 		c.alone = true
 		body = mcp.ToLegacy(nil, m, c.id, c.id)
-	case l.sse != nil || s.b.crosses() || !mcp.Kept(c.id) || !mcp.Kept(c.token):
+	case l.sse != nil || s.several() || s.b.crosses() || !mcp.Kept(c.id) || !mcp.Kept(c.token):
 		// Where answers are told apart by their ids alone, those of two clients
-		// must not be the same: behind a bridge all of them may be one server's.
+		// must not be the same: behind a bridge all of them may be one server's,
+		// and within a session a server finds the stream of an answer by its id.
 		// And an answer under a number that was rounded would be nobody's.
 		c.id = s.number(nil)
 		edits := append(make([]mcp.Edit, 0, 2), m.WithID(c.id))

@@ -415,7 +415,9 @@ func (b *Book) current(s *listSet) *Catalog {
 	var complete [kinds]bool
 	for k := range kinds {
 		complete[k] = true
-		b.each(s, edge.Thing(k+1), func(e *entry) { complete[k] = complete[k] && e.tried })
+		// A principal's own list that could not be had may be there by the next call, as after a
+		// new login: that call is to find it, and does not go on with the catalog of before.
+		b.each(s, edge.Thing(k+1), func(e *entry) { complete[k] = complete[k] && e.tried && (e.list != nil || e.set == b.common) })
 	}
 	b.mu.Unlock()
 	c := build(b.Rules, offers, old, b.pages)

@@ -415,3 +415,29 @@ func TestCallsGoOnWhileListsChange(t *testing.T) {
 		})
 	}
 }
+
+// The list of a principal that could not be had is in the catalog once it is there: the first call
+// after a new login finds what it holds.
+func TestListThatComesWithANewLogin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := having("a", "x"), having("b", "y")
+		b.personal = true
+		b.fail()
+		r := open(t, nil, a, b)
+		find := func(token edge.Secret) bool {
+			t.Helper()
+			c, err := r.Catalog(t.Context(), &edge.Identity{Subject: "ann", Token: token}, edge.Tool)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c.Lookup(edge.Tool, "b_y") != nil
+		}
+		if find("before") {
+			t.Error("it finds what it cannot have")
+		}
+		b.set("y")
+		if !find("after") {
+			t.Error("the first call after a new login does not find its tool")
+		}
+	})
+}

@@ -26,7 +26,7 @@ type listSet struct {
 	catalog  *Catalog
 	changes  int         // of its lists, counted
 	built    int         // of these are in the catalog; -1 before there is one
-	complete [kinds]bool // each list of the kind had been tried when the catalog was built
+	complete [kinds]bool // each list of the kind had been tried, and a principal's own was there, when the catalog was built
 	renewing bool        // it is being rebuilt in the background
 	size     int         // bytes of the catalog
 }

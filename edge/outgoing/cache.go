@@ -76,7 +76,8 @@ type Fresh struct {
 // refused is remembered for 5 s, and for 1 s that it could not be made. The cache is bounded
 // in bytes; what was used last stays. It is safe for concurrent use.
 type Cache struct {
-	now func() time.Time
+	now   func() time.Time
+	start time.Time // what times are counted from: a clock that is set back makes them no longer
 
 	shards      [shards]shard
 	budget      int64 // bytes of a shard
@@ -98,7 +99,8 @@ type shard struct {
 	hits    uint64
 }
 
-// entry is a credential, or the memory of a refusal, or both. Times are Unix nanoseconds.
+// entry is a credential, or the memory of a refusal, or both. Times are Unix nanoseconds,
+// by the clock that nobody sets.
 type entry struct {
 	key        key
 	mark       string
@@ -126,7 +128,7 @@ type flight struct {
 func NewCache(now func() time.Time) *Cache { return newCache(now, maxKept) }
 
 func newCache(now func() time.Time, budget int64) *Cache {
-	c := &Cache{now: now, budget: budget / shards, room: make(chan struct{}, madeAtOnce)}
+	c := &Cache{now: now, start: now(), budget: budget / shards, room: make(chan struct{}, madeAtOnce)}
 	c.over, c.stop = context.WithCancel(context.Background())
 	for i := range c.shards {
 		s := &c.shards[i]
@@ -163,7 +165,7 @@ func (c *Cache) Get(ctx context.Context, w *Way, a *Ask) (any, uint64, error) {
 
 // look finds what is kept, or the flight to wait for.
 func (c *Cache) look(ctx context.Context, w *Way, a *Ask, k *key) (any, uint64, *flight, error) {
-	now := c.now().UnixNano()
+	now := c.at(c.now())
 	s := &c.shards[(k.token[0]^k.way[0])%shards]
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -297,9 +299,10 @@ func (c *Cache) keep(s *shard, k key, f *flight, fresh Fresh, began time.Time) {
 	if f.err == nil {
 		e.value, e.generation, e.refusal, e.quiet = fresh.Value, f.generation, nil, 0
 		e.cost = int64(fresh.Cost)
-		e.good, e.renew = use(began, fresh.Expires, fresh.Skew)
+		from := time.Unix(0, c.at(began))
+		e.good, e.renew = use(from, from.Add(fresh.Expires.Sub(began)), fresh.Skew)
 	} else {
-		e.refusal, e.quiet = f.err, c.now().Add(quiet(f.err)).UnixNano()
+		e.refusal, e.quiet = f.err, c.at(c.now().Add(quiet(f.err)))
 	}
 	s.add(e)
 	for s.bytes > c.budget && s.list.prev != &s.list {
@@ -308,6 +311,9 @@ func (c *Cache) keep(s *shard, k key, f *flight, fresh Fresh, began time.Time) {
 		delete(s.entries, oldest.key)
 	}
 }
+
+// at is a time as the entries have it.
+func (c *Cache) at(t time.Time) int64 { return c.start.UnixNano() + int64(t.Sub(c.start)) }
 
 // use returns until when a credential is used that was asked for at a time, and from when
 // on it is made anew. It is used for a second at least: however short-lived, or however

@@ -82,7 +82,7 @@ func (s *Server) each(ctx context.Context, f func(context.Context, *backend.Back
 func union(all [][]byte, era mcp.Era) []byte {
 	has := func(path ...string) bool {
 		for _, caps := range all {
-			if mcp.Lookup(caps, path...) != nil {
+			if v := mcp.Lookup(caps, path...); v != nil && string(v) != "false" && string(v) != "null" {
 				return true
 			}
 		}

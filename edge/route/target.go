@@ -204,12 +204,12 @@ func (s *Server) templated(ctx context.Context, x *edge.Exchange, uri string) (*
 	return nil, s.withheld(x, edge.Template, edge.Resource)
 }
 
-// Lookup finds a thing for a message that names several.
-func (s *Server) Lookup(_ string, thing edge.Thing, name string) *edge.Target {
+// Lookup finds a thing for a message that names several, in what its client is shown.
+func (s *Server) Lookup(x *edge.Exchange, thing edge.Thing, name string) *edge.Target {
 	if s.Book == nil {
 		return nil
 	}
-	c, err := s.Book.Catalog(s.hub.life, nil, thing)
+	c, err := s.Book.Catalog(s.hub.life, x.Identity, thing)
 	if err != nil {
 		return nil
 	}

@@ -302,6 +302,8 @@ func TestAggregateResources(t *testing.T) {
 	if n := a.Count("resources/subscribe"); n != 1 {
 		t.Errorf("%d subscriptions, want 1", n)
 	}
+	own := a.Session(a.Requests("resources/subscribe")[0].Session) // whose stream opens beside that
+	edgetest.Until(t, "the edge's own stream", own.Listening)
 	for _, s := range a.Sessions() {
 		if s.Listening() {
 			s.Push(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"test://a"}}`)

@@ -3,11 +3,14 @@ package serve_test
 import (
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/edgetest/idp"
 	"github.com/weir-edge/weir/edge/serve"
 	"github.com/weir-edge/weir/edge/source"
 )
@@ -228,4 +231,32 @@ func TestDoorsShareConnections(t *testing.T) {
 		r, err := edgetest.NewClient(t, "http://"+e.Serve.DoorAddr("two")).Try("GET", "/health", "")
 		return err == nil && r.Status == 503
 	})
+}
+
+// A file that a server behind a door of its own was made from may go: it goes on, others come and
+// go beside it, and it is not opened anew without the file.
+func TestDoorsBesideAFileThatIsGone(t *testing.T) {
+	one, two := edgetest.NewServer(t, edgetest.Legacy), edgetest.NewServer(t, edgetest.Legacy)
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(file, idp.NewTLS(t).Authority, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	trusting := remote("one", one, "run: {caBundle: "+file+"}")
+	e := edgetest.StartPlan(t, planned(t, trusting), edgetest.With(serve.WithPlannedDoors()))
+	s := edgetest.NewClient(t, "http://"+e.Serve.DoorAddr("one")).Initialize("")
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Serve.Reload(planned(t, trusting+remote("two", two))); err != nil {
+		t.Fatal(err)
+	}
+	if r := s.Call("1", "echo", "{}"); r.Status != 200 {
+		t.Errorf("status %d", r.Status)
+	}
+	if err := e.Serve.Reload(planned(t, remote("two", two))); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Serve.Reload(planned(t, trusting+remote("two", two))); err == nil || !strings.Contains(err.Error(), "CA bundle") {
+		t.Errorf("%v", err)
+	}
 }

@@ -35,6 +35,13 @@ func (e *Edge) Underway() int { return e.door.Underway() }
 // Sessions returns how many legacy sessions there are.
 func (e *Edge) Sessions() int { return e.sessions.Len() }
 
+// LoseUpstreams has the sessions of a server lose what backends had for them alone.
+func (e *Edge) LoseUpstreams(server string) {
+	for _, s := range e.sessions.Of(server) {
+		e.sessions.LostUpstream(&s.Session)
+	}
+}
+
 // Wide returns how many connections have more room in the kernel.
 func (e *Edge) Wide() int { return e.door.Wide() }
 

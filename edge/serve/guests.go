@@ -46,17 +46,23 @@ func (x *exchange) begun(s *session.Session) error {
 	}
 	if g.SessionStart != nil {
 		if err := g.SessionStart(&x.Call, &x.Exchange, &s.Session); err != nil {
-			x.server.edge.sessions.End(s.ID)
+			undo(x.server.edge.sessions, s)
 			return err
 		}
 		if err := x.server.edge.sessions.KeepAttributes(s); err != nil {
-			x.server.edge.sessions.End(s.ID)
+			undo(x.server.edge.sessions, s)
 			return err
 		}
 		x.Head.Attributes = s.Attributes(g.Beginners).With(x.Head.Attributes)
 	}
 	s.TellEnd()
 	return nil
+}
+
+// undo ends a session that may not begin, also in the store, where another edge would find it.
+func undo(all *session.Sessions, s *session.Session) {
+	_ = all.EndShared(s) // what the store cannot be told ends with its lifetime
+	all.End(s.ID)
 }
 
 // elsewhere finds the name under which clients see a tool of a backend.

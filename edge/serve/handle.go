@@ -361,6 +361,10 @@ func (e *Edge) run(x *exchange) (r *edge.Response, err error) {
 			return x.turned(err)
 		}
 		defer e.sessions.GiveStream(who)
+		// It counts as a stream from here on: who only listens takes no room from calls, of
+		// which there may be fewer at a time than there are streams.
+		e.inflight.Add(-1)
+		defer e.inflight.Add(1)
 	}
 	if !x.way.conn.Enter(&x.Call, x.endsWithClient()) {
 		x.Cancel()

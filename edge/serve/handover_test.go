@@ -717,6 +717,7 @@ func TestZ12CommonSessionsAreHandedOver(t *testing.T) {
 	hand := edgetest.Settings(func(c *serve.Settings) { c.HandOver = filepath.Join(dir, "sock") })
 	p := newPair(t, edgetest.Legacy)
 	one := p.edge(t, hand)
+	edgetest.Until(t, "the socket", func() bool { _, err := os.Lstat(filepath.Join(dir, "sock")); return err == nil })
 	c := one.callerOf(t, edgetest.Legacy, "")
 	c.call(t, "1", "{}").Result()
 	upstream := p.back.Requests("tools/call")[0].Session

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/serve"
 )
 
 // A client that does not read what it listens to holds up nobody: neither the
@@ -69,4 +70,17 @@ func TestListenerThatDoesNotRead(t *testing.T) {
 	if m := reader.NextMessage(); edgetest.Member(string(m.Params), "uri") != `"test://a"` || edgetest.Member(string(m.Params), "x") != "" {
 		t.Errorf("%.100s", m.Params)
 	}
+}
+
+// Those who only listen take no room from calls.
+func TestListenersTakeNoRoom(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, edgetest.Legacy, edgetest.Settings(func(s *serve.Settings) { s.MaxInflight = 1 }))
+	listen := f.client.Modern("1", "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`)
+	listen.NextMessage() // the acknowledgement
+	if r := f.NewClient().Modern("2", "tools/call", edgetest.CallParams("echo", "{}")); r.Status != 200 {
+		t.Errorf("a call beside a listener: status %d: %s", r.Status, r.Body)
+	}
+	listen.Close()
+	edgetest.Until(t, "room", func() bool { return f.Serve.Inflight() == 0 })
 }

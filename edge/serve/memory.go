@@ -3,8 +3,10 @@ package serve
 import (
 	"math"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"sync/atomic"
 	"time"
 )
 
@@ -45,9 +47,10 @@ type memory struct {
 	cycles  uint64    // collections so far
 	changed time.Time // when the last one was seen
 	gave    time.Time
-	left    uint64 // bytes in use after that
-	forgot  uint64 // collections when the program was forgotten; see forgetProgram
-	pace    int    // GOGC now, percent; 0 where others have set it
+	left    uint64       // bytes in use after that
+	forgot  uint64       // collections when the program was forgotten; see forgetProgram
+	pace    atomic.Int64 // GOGC now, percent; 0 where others have set it
+	watched atomic.Bool  // the next collection says whether the heap is still a small one
 }
 
 func newMemory() *memory {
@@ -60,7 +63,7 @@ func newMemory() *memory {
 	}}
 	metrics.Read(m.samples)
 	if _, set := os.LookupEnv("GOGC"); !set && m.samples[4].Value.Uint64() >= usualPace { // that of another edge in this process may be more
-		m.pace = usualPace
+		m.pace.Store(usualPace)
 	}
 	return m
 }
@@ -68,7 +71,8 @@ func newMemory() *memory {
 // keepPace sets at how much garbage it is collected, from how many collections there were within
 // the last second, how many bytes the last one found in use, and whether the process is at rest.
 func (m *memory) keepPace(collections, live uint64, rests bool) {
-	pace := m.pace
+	is := int(m.pace.Load())
+	pace := is
 	switch {
 	case pace == 0:
 		return
@@ -77,10 +81,29 @@ func (m *memory) keepPace(collections, live uint64, rests bool) {
 	case collections >= often:
 		pace = min(mostPace, int(100*(smallHeap-live)/max(live, 1)))
 	}
-	if change := pace - m.pace; pace == usualPace && change != 0 || change > m.pace/4 || -change > m.pace/4 { // each stops the process for a moment
-		m.pace = pace
+	if change := pace - is; pace == usualPace && change != 0 || change > is/4 || -change > is/4 { // each stops the process for a moment
+		m.pace.Store(int64(pace))
 		debug.SetGCPercent(pace)
 	}
+}
+
+// watch has the usual pace back as soon as a collection finds that the heap is no small one any
+// more: until the next look it could grow to five times of what is in use.
+func (m *memory) watch() {
+	if m.pace.Load() <= usualPace || m.watched.Swap(true) {
+		return
+	}
+	type mark struct{ _ *byte } // an object of its own, which nothing leads to
+	runtime.AddCleanup(&mark{}, func(m *memory) {
+		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+		metrics.Read(live)
+		m.watched.Store(false)
+		if m.pace.Load() > usualPace && live[0].Value.Uint64() >= smallHeap/2 {
+			m.pace.Store(usualPace)
+			debug.SetGCPercent(usualPace)
+		}
+		m.watch()
+	}, m)
 }
 
 // look returns memory when the process is at rest and holds enough that it does not need.
@@ -90,6 +113,7 @@ func (m *memory) look(now time.Time) bool {
 	cycles, objects, live, free := m.samples[0].Value.Uint64(), m.samples[1].Value.Uint64(), m.samples[2].Value.Uint64(), m.samples[3].Value.Uint64()
 	if now.Sub(m.born) >= startsFor {
 		m.keepPace(cycles-m.cycles, live, cycles == m.cycles && now.Sub(m.changed) >= restsFor)
+		m.watch()
 		if m.forgot == 0 {
 			m.forgot = max(cycles, 1)
 			forgetProgram()

@@ -147,7 +147,7 @@ func (old *older) attach(d *olderStream, s *session.Session) error {
 	d.mu.Unlock()
 	if had != nil || over {
 		if had != s {
-			old.edge.sessions.End(s.ID)
+			undo(old.edge.sessions, s)
 		}
 		if over {
 			return session.ErrNone()

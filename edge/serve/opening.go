@@ -52,14 +52,34 @@ type backing struct {
 // open opens the server, or finds one that is made from the same, which goes on.
 func (o *opening) open() (*server, func(), error) {
 	digest, err := o.read()
+	if err != nil && o.stays() {
+		o.edge.log.Warn("what a server is made from cannot be read any more: it goes on as it was", "server", o.plan.Name, "error", err)
+		digest, err = o.was.digest, nil
+	}
 	if err != nil {
 		return nil, nil, err
 	}
 	return o.edge.world.servers.Get(digest, func() (*server, func(), error) {
 		s, err := o.make()
-		s.digest = digest
+		s.digest, s.planned = digest, o.said()
 		return s, s.close, err
 	})
+}
+
+// stays reports whether the server goes on where what it is made from cannot be read any more. A
+// process whose doors are all of the plan serves what has nothing to do with each other: a file
+// that one lacks keeps no other from being opened and closed.
+func (o *opening) stays() bool {
+	return o.edge.given.doors && o.was != nil && o.was.planned == o.said()
+}
+
+// said is the digest of what the plan says of the server.
+func (o *opening) said() string {
+	return digestOf(struct {
+		Plan compile.Server
+		Main bool   // its metadata document names it
+		Base string // that document, too, at a door of the plan
+	}{o.plan, o.main, o.planned()})
 }
 
 // read reads what the server is made from, and returns a digest of all of it. It fails for

@@ -82,7 +82,7 @@ func drop(r *fasthttp.RequestHeader, lines edge.Lines) {
 
 // again reads a header that has changed.
 func (req *request) again(r *fasthttp.RequestHeader) {
-	next := request{ctx: req.ctx, conn: req.conn, server: req.server, sse: req.sse, query: req.query, attributes: req.attributes}
+	next := request{ctx: req.ctx, conn: req.conn, at: req.at, server: req.server, sse: req.sse, query: req.query, attributes: req.attributes}
 	next.read(r)
 	*req = next
 }

@@ -58,8 +58,8 @@ func TestPaceOfCollections(t *testing.T) {
 		{often, 1 << 30, false, 100},
 	} {
 		m.keepPace(look.collections, look.live, look.rests)
-		if got := debug.SetGCPercent(look.want); got != look.want || m.pace != look.want {
-			t.Errorf("%+v: %d%%, %d", look, got, m.pace)
+		if got := debug.SetGCPercent(look.want); got != look.want || int(m.pace.Load()) != look.want {
+			t.Errorf("%+v: %d%%, %d", look, got, m.pace.Load())
 		}
 	}
 	held := func(what string, percent int) {
@@ -76,6 +76,27 @@ func TestPaceOfCollections(t *testing.T) {
 	held("what GOGC says", 120)
 }
 
+// TestPaceOfABurst: what comes between two looks is collected at the usual pace as soon as a
+// collection has seen it.
+func TestPaceOfABurst(t *testing.T) {
+	usual := debug.SetGCPercent(usualPace)
+	defer debug.SetGCPercent(usual)
+	m := newMemory()
+	m.keepPace(often, 1<<20, false)
+	if m.pace.Load() <= usualPace {
+		t.Fatalf("%d%%", m.pace.Load())
+	}
+	m.watch()
+	burst := make([]byte, smallHeap)
+	for began := time.Now(); m.pace.Load() != usualPace && time.Since(began) < 10*time.Second; time.Sleep(time.Millisecond) {
+		runtime.GC()
+	}
+	runtime.KeepAlive(burst)
+	if got := debug.SetGCPercent(usualPace); got != usualPace || m.pace.Load() != usualPace {
+		t.Errorf("%d%%, %d%%", got, m.pace.Load())
+	}
+}
+
 // TestPaceOfABusyEdge: the looks of an edge that has started see the collections.
 func TestPaceOfABusyEdge(t *testing.T) {
 	usual := debug.SetGCPercent(usualPace)
@@ -88,12 +109,12 @@ func TestPaceOfABusyEdge(t *testing.T) {
 		m.look(m.born.Add(after))
 	}
 	looks(0) // the start's own collections say nothing
-	if looks(startsFor - 1); m.pace != usualPace {
-		t.Errorf("%d%% while it starts", m.pace)
+	if looks(startsFor - 1); m.pace.Load() != usualPace {
+		t.Errorf("%d%% while it starts", m.pace.Load())
 	}
 	looks(startsFor)
 	metrics.Read(m.samples)
-	if live := m.samples[2].Value.Uint64(); (m.pace > usualPace) != (live < smallHeap/2) {
-		t.Errorf("%d%% with %d bytes in use", m.pace, live)
+	if live := m.samples[2].Value.Uint64(); (m.pace.Load() > usualPace) != (live < smallHeap/2) {
+		t.Errorf("%d%% with %d bytes in use", m.pace.Load(), live)
 	}
 }

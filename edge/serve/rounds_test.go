@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/serve"
 )
 
 // A modern server asks by saying that input is required. A legacy client is
@@ -353,4 +355,21 @@ func TestListeningAcrossEras(t *testing.T) {
 			f.back.Until("the end of the session", upstream.Ended)
 		})
 	}
+}
+
+// A client that is asked and says nothing holds its call no longer than any call may last.
+func TestInputThatNobodyGives(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, edgetest.Modern, edgetest.Settings(func(s *serve.Settings) { s.CallCap = time.Second }))
+	f.back.Always("tools/call", func(c *edgetest.Call) {
+		c.Result(`{"resultType":"input_required","inputRequests":{"k":{"method":"roots/list"}},"requestState":"s"}`)
+	})
+	r := f.client.Initialize(asks).Call("1", "echo", "{}")
+	for _, want := range []string{"roots/list", "notifications/cancelled", ""} {
+		m := r.NextMessage()
+		if m.Method != want || want == "" && (m.Error == nil || string(m.ID) != "1" || !strings.Contains(m.Error.Message, "in time")) {
+			t.Fatalf("%+v %v, want %q", m, m.Error, want)
+		}
+	}
+	edgetest.Until(t, "room", func() bool { return f.Serve.Inflight() == 0 })
 }

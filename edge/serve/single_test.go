@@ -254,3 +254,38 @@ func TestRunCABundle(t *testing.T) {
 		t.Errorf("without it: status %d", r.Status)
 	}
 }
+
+// Clients that have a session of a backend together never meet in an id.
+func TestStatelessNumbers(t *testing.T) {
+	t.Parallel()
+	back := edgetest.NewServer(t, edgetest.Legacy)
+	e := edgetest.Start(t, remote("weather", back, "run: {stateless: true}"))
+	ids := map[string]bool{}
+	for range 2 {
+		if m := e.NewClient().Post(echo).Message(); m.Error != nil || string(m.ID) != "1" {
+			t.Errorf("%+v", m)
+		}
+	}
+	for _, c := range back.Requests("tools/call") {
+		ids[string(c.Message.ID)] = true
+	}
+	if len(ids) != 2 {
+		t.Errorf("the backend got the ids %v", ids)
+	}
+}
+
+// A stateless server whose process has ended goes on with the next one.
+func TestStatelessGoesOn(t *testing.T) {
+	t.Parallel()
+	back := edgetest.NewServer(t, edgetest.Legacy)
+	e := edgetest.Start(t, remote("weather", back, "run: {stateless: true}"))
+	for range 2 {
+		if r := e.NewClient().Post(echo); r.Status != 200 || r.Message().Error != nil {
+			t.Errorf("status %d: %s", r.Status, r.Body)
+		}
+		e.Serve.LoseUpstreams("weather")
+	}
+	if all := back.Requests("tools/call"); all[0].Session == all[1].Session {
+		t.Error("the second call came in the session of the first")
+	}
+}

@@ -52,10 +52,10 @@ func (e *Edge) pooledFor(req *request) (*session.Session, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if id := p.ids[who]; id != "" {
-		if one, err := e.sessions.Find(s.Name, nil, id, who); err == nil {
+		if one, err := e.sessions.Find(s.Name, nil, id, who); err == nil && !one.Lost() {
 			return one, nil
 		}
-		delete(p.ids, who) // it was not used for long
+		delete(p.ids, who) // it was not used for long, or the process that it had has ended
 	}
 	one, err := e.sessions.Begin(session.Beginning{
 		Server: s.Name, Owner: who, Holder: edge.Holder(req.who, req.client()), Version: mcp.V2511, Capabilities: []byte("{}"),
@@ -63,6 +63,8 @@ func (e *Edge) pooledFor(req *request) (*session.Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Nobody has it yet.
+	one.Several = true
 	if len(p.ids) > e.settings.MaxSessions { // of most of them the session has ended
 		clear(p.ids)
 	}

@@ -32,11 +32,11 @@ type Spec struct {
 // Options is what a filter needs beyond its policies. The zero Options will do
 // where no policy set asks for more.
 type Options struct {
-	// Lookup returns what a thing of a server's catalog is, nil when there is
-	// no such thing. It serves messages that name several things, for which an
+	// Lookup returns what a thing is in what the client of an exchange is shown, nil when
+	// there is no such thing. It serves messages that name several things, for which an
 	// exchange has no target. Without it such things have no known backend, and
 	// policies that ask for one deny them.
-	Lookup func(server string, thing edge.Thing, name string) *edge.Target
+	Lookup func(x *edge.Exchange, thing edge.Thing, name string) *edge.Target
 
 	// Record hears of every decision about a message, allowed or not, before
 	// the message goes on. The explanation is shared and never changed.

@@ -202,9 +202,9 @@ func (f *filter) place(x *edge.Exchange, thing edge.Thing, name string, several 
 		a.thing = edge.Target{Backend: t.Backend, Thing: thing, Name: name, Original: name}
 		return a, true
 	case f.options.Lookup != nil && (several || t == nil || t.Thing == edge.NoThing):
-		found := f.options.Lookup(x.Server, thing, name)
+		found := f.options.Lookup(x, thing, name)
 		if found == nil && thing == edge.Template {
-			found = f.options.Lookup(x.Server, edge.Resource, name) // completions may name either
+			found = f.options.Lookup(x, edge.Resource, name) // completions may name either
 		}
 		if found == nil {
 			return a, false

@@ -100,8 +100,8 @@ func TestLookupPlacesWhatATargetDoesNot(t *testing.T) {
 	if h.passes(listen(`"x:a"`)) || h.why.Reason != ReasonNoBackend {
 		t.Errorf("where it comes from is not known: %s", h.why)
 	}
-	h = open(t, set, Options{Lookup: func(server string, thing edge.Thing, name string) *edge.Target {
-		if server != "main" || thing != edge.Resource {
+	h = open(t, set, Options{Lookup: func(x *edge.Exchange, thing edge.Thing, name string) *edge.Target {
+		if x.Server != "main" || thing != edge.Resource {
 			return nil
 		}
 		backend := map[string]string{"x:a": "good", "x:b": "closed"}[name]

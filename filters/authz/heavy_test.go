@@ -132,7 +132,7 @@ func TestZ03URIs(t *testing.T) {
 				fmt.Fprintf(&all, `,"%s%d"`, uri, i)
 			}
 			params := `{"notifications":{"resourceSubscriptions":[` + all.String()[1:] + `]}}`
-			lookup := func(_ string, thing edge.Thing, name string) *edge.Target {
+			lookup := func(_ *edge.Exchange, thing edge.Thing, name string) *edge.Target {
 				return &edge.Target{Thing: thing, Name: name, Original: name, Backend: "b"}
 			}
 			h := open(t, set, Options{Lookup: lookup}, edge.Env{})

@@ -412,7 +412,7 @@ func TestZ05(t *testing.T) {
 // the operator names a URI, and for what a decision point is asked, too.
 func TestZ05Everywhere(t *testing.T) {
 	const twisted, plain = "file:///public//../secret", "file:///public/a"
-	lookup := func(_ string, thing edge.Thing, name string) *edge.Target {
+	lookup := func(_ *edge.Exchange, thing edge.Thing, name string) *edge.Target {
 		return &edge.Target{Thing: thing, Name: name, Original: name, Backend: "b"}
 	}
 	h := open(t, policies(t, permitAll), Options{Lookup: lookup}, edge.Env{})

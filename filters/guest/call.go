@@ -312,14 +312,14 @@ func (h *openFilters) redirect(ctx context.Context, x *edge.Exchange, a *subscri
 
 	//
 	// 3. Its target.
-	was, name, params := x.Request, x.Name, x.Head.Params
-	x.Request, x.Head.Params = changed, nil // headers that mirror arguments may be stale
+	was, name, params, remade := x.Request, x.Name, x.Head.Params, x.Head.Remade
+	x.Request, x.Head.Params, x.Head.Remade = changed, nil, true // headers that mirror arguments may be stale: they are made anew
 	if c.tool != "" && x.Name != "" {
 		x.Name = c.tool
 	}
 	target, err := h.options.Resolve(ctx, x)
 	if err != nil {
-		x.Request, x.Name, x.Head.Params = was, name, params
+		x.Request, x.Name, x.Head.Params, x.Head.Remade = was, name, params, remade
 		return err
 	}
 	x.Target = target
@@ -360,7 +360,7 @@ func (h *openFilters) fixed(x *edge.Exchange) error {
 	if err != nil {
 		return edge.Errorf(edge.Params, "guest", "fixed arguments cannot be set: another argument is in their place")
 	}
-	x.Request, x.Head.Params = m, nil
+	x.Request, x.Head.Params, x.Head.Remade = m, nil, true
 	return nil
 }
 

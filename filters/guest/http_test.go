@@ -301,3 +301,42 @@ func TestZ38OneHeaderOfTwoFilters(t *testing.T) {
 		})
 	}
 }
+
+// TestHTTPRequestOfAnOlderClient: a program may change the lines of a GET /sse as of any request.
+func TestHTTPRequestOfAnOlderClient(t *testing.T) {
+	t.Parallel()
+	back := edgetest.NewServer(t, edgetest.Legacy)
+	f := filter{name: "f", rules: []string{"sub|on_http_request|header=x-a", "on_http_request|*|set_header|x-b|one"}}
+	start(t, manifest(t, backs{"back": back}, []filter{f})).NewClient().OpenSSE().Initialize("")
+}
+
+// TestMirroredArguments: a program that changes an argument which a header mirrors has the header
+// changed, too, and the call passes.
+func TestMirroredArguments(t *testing.T) {
+	for _, era := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
+		t.Run(era.String(), func(t *testing.T) {
+			t.Parallel()
+			back := edgetest.NewServer(t, era, func(s *edgetest.Server) {
+				s.Tools = `[{"name":"echo","inputSchema":{"type":"object","properties":{"env":{"type":"string","x-mcp-header":"Env"}}}}]`
+			})
+			if era == edgetest.Modern {
+				back.Always("tools/call", func(c *edgetest.Call) {
+					if in := c.Request.Header.Get("Mcp-Param-Env"); `"`+in+`"` != edgetest.Member(string(c.Message.Params), "arguments", "env") {
+						c.Error(400, -32020, "header Mcp-Param-Env does not match the body")
+						return
+					}
+					c.Result(`{"resultType":"complete","content":[{"type":"text","text":"done"}]}`)
+				})
+			}
+			f := filter{name: "f", rules: []string{`on_call_request|*|set_arg|/env|"dev"`}}
+			c := newClient(start(t, manifest(t, backs{"back": back}, []filter{f})), edgetest.Modern)
+			c.Modern("1", "tools/list", "{}").Result() // from where the edge knows the header, too
+			if r := c.call(t, "echo", `{"env":"prod"}`, "Mcp-Param-Env", "prod"); r.Status != 200 {
+				t.Errorf("status %d: %s", r.Status, r.Body)
+			}
+			if got := edgetest.Member(string(back.Requests("tools/call")[back.Count("tools/call")-1].Message.Params), "arguments", "env"); got != `"dev"` {
+				t.Errorf("the argument is %s", got)
+			}
+		})
+	}
+}

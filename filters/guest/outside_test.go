@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -215,6 +216,7 @@ func TestHTTPCallsAtATime(t *testing.T) {
 	t.Parallel()
 	var now, most atomic.Int32
 	release, full := make(chan struct{}), make(chan struct{})
+	filled := sync.OnceFunc(func() { close(full) }) // there may be as many again after the release
 	gone := make(chan struct{}, 100)
 	_, host := peer(t, func(_ http.ResponseWriter, r *http.Request) {
 		n := now.Add(1)
@@ -222,7 +224,7 @@ func TestHTTPCallsAtATime(t *testing.T) {
 		for was := most.Load(); n > was && !most.CompareAndSwap(was, n); was = most.Load() {
 		}
 		if n == 16 {
-			close(full)
+			filled()
 		}
 		select {
 		case <-release:

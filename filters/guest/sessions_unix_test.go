@@ -129,3 +129,33 @@ func TestZ34AttributesAreHandedOver(t *testing.T) {
 	passes(t, "at the one that stands in for it", with.atEdge(after), true)
 	passes(t, "another session", without.atEdge(after), false)
 }
+
+// TestDeniedSessionIsNowhere: a session that a program denies is at no other replica either.
+func TestDeniedSessionIsNowhere(t *testing.T) {
+	t.Parallel()
+	redis := kvtest.Redis(t)
+	back := edgetest.NewServer(t, edgetest.Legacy)
+	key := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(key, []byte(base64.StdEncoding.EncodeToString(make([]byte, 32))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := filter{name: "f", rules: []string{"sub|on_session_start|header=x-a", "on_session_start|header:x-a=no|deny|0|no"}}
+	yaml := strings.Replace(manifest(t, backs{"back": back}, []filter{f}), "  config:\n", fmt.Sprintf("  sessionStorage: {provider: kvstore, address: %q}\n  config:\n", redis.Addr), 1)
+	next := func() *edgetest.Edge {
+		e := start(t, yaml, edgetest.Settings(func(s *serve.Settings) { s.StateKeyFile, s.StoreTimeout = key, 10*time.Second }))
+		edgetest.Until(t, "the store", func() bool { return e.NewClient().Do("GET", "/readyz", "").Status == 200 })
+		return e
+	}
+	here, there := next(), next()
+	old := here.NewClient().OpenSSE()
+	r := old.Do("POST", old.Path, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2024-11-05","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`, "X-A", "no")
+	if r.Status == 202 && old.Stream.NextMessage().Error == nil {
+		t.Errorf("it is not denied: %d %s", r.Status, r.Body)
+	}
+	if r := there.NewClient().Do("POST", old.Path, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{}}}`); r.Status != 404 {
+		t.Errorf("at another replica: status %d: %s", r.Status, r.Body)
+	}
+	if n := back.Count("tools/call"); n != 0 {
+		t.Errorf("the backend had %d calls", n)
+	}
+}

@@ -51,7 +51,8 @@ func (v *Vault) look(ctx context.Context, p spot, f *flight) (*Tokens, error) {
 		// 2. Whether it is good.
 		t := r.tokens()
 		due, over := t.Due(now)
-		due, over = due || v.refuses(p, r), over || r.Raw
+		refused := v.refuses(p, r)
+		due, over = due || refused, over || r.Raw
 		switch {
 		case !due && !over, !over && r.Refresh == "":
 			return v.saw(p, r), nil
@@ -74,22 +75,26 @@ func (v *Vault) look(ctx context.Context, p spot, f *flight) (*Tokens, error) {
 			continue
 		case err != nil:
 			return nil, err
-		case held != nil:
-			if !over && f.first == nil { // who waits has it before the provider is asked
-				f.first = v.saw(p, r)
-				close(f.early)
-			}
+		case held == nil && !over && !refused:
+			return v.saw(p, r), nil
+		}
+		if !over && f.first == nil { // who waits has it before the provider is asked
+			f.first = v.saw(p, r)
+			close(f.early)
+		}
+		if held != nil {
 			t, err := v.renew(ctx, p, held)
 			if changed(err) {
 				continue
 			}
 			return t, err
-		case !over:
-			return v.saw(p, r), nil
 		}
 		select { // somebody else does
 		case <-time.After(waitPoll):
 		case <-patience.C:
+			if !over { // other backends may take it
+				return v.saw(p, r), nil
+			}
 			return nil, unavailable(op, errors.New("another replica renews the tokens, and is not done"))
 		case <-ctx.Done():
 			return nil, ctx.Err()

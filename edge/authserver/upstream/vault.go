@@ -69,7 +69,7 @@ type Vault struct {
 	seen    map[spot]*seen
 	flights map[spot]*flight
 	leases  map[spot]sight
-	refused map[spot]edge.Secret // access tokens that a backend refuses, which the look under way renews
+	refused map[spot]*Tokens // whose access token a backend refuses, which the look under way renews
 	swept   time.Time
 }
 
@@ -112,7 +112,7 @@ func NewVault(o VaultOptions) *Vault {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	v := &Vault{options: o, providers: map[string]*Provider{}, seen: map[spot]*seen{}, flights: map[spot]*flight{}, leases: map[spot]sight{}, refused: map[spot]edge.Secret{}}
+	v := &Vault{options: o, providers: map[string]*Provider{}, seen: map[spot]*seen{}, flights: map[spot]*flight{}, leases: map[spot]sight{}, refused: map[spot]*Tokens{}}
 	for _, p := range o.Providers {
 		v.providers[p.Name()] = p
 	}
@@ -207,8 +207,11 @@ func (v *Vault) Refused(ctx context.Context, who *edge.Identity, provider string
 	grant, _ := who.Claims["tsid"].(string)
 	p := spot{grant, provider}
 	t, err := v.Tokens(ctx, grant, provider)
-	if err != nil || t.Access != access || v.options.Now().Sub(t.Issued) < refusedAge {
+	if err != nil || t.Access != access {
 		return err
+	}
+	if age := v.options.Now().Sub(t.Issued); 0 <= age && age < refusedAge { // not where the clock was set back
+		return nil
 	}
 	if t.Refresh != "" {
 		return v.renewRefused(ctx, p, t)
@@ -230,7 +233,7 @@ func (v *Vault) Refused(ctx context.Context, who *edge.Identity, provider string
 func (v *Vault) renewRefused(ctx context.Context, p spot, t *Tokens) error {
 	for range 2 {
 		v.mu.Lock()
-		v.refused[p] = t.Access
+		v.refused[p] = t
 		f := v.fly(p)
 		v.mu.Unlock()
 		select {
@@ -249,8 +252,8 @@ func (v *Vault) renewRefused(ctx context.Context, p spot, t *Tokens) error {
 func (v *Vault) refuses(p spot, r *record) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	access, ok := v.refused[p]
-	return ok && string(access) == r.Access
+	t := v.refused[p]
+	return t != nil && string(t.Access) == r.Access && t.Issued.Equal(at(r.Issued)) // some issue the same again
 }
 
 // again is the error of somebody who has to sign in with a provider again.

@@ -367,6 +367,40 @@ func TestRefusedByABackend(t *testing.T) {
 	})
 }
 
+// TestRefusedAtTwoReplicas: who hears of a refused token while another replica renews it waits for
+// the new one, and the provider is asked once.
+func TestRefusedAtTwoReplicas(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		one, two := w.replica(t, w.kept, w.clock.Now), w.replica(t, w.kept, w.clock.Now)
+		who := &edge.Identity{Issuer: ours, Subject: "alice", Claims: map[string]any{"tsid": "g"}}
+		w.keeps(t, one, "g")
+		w.clock.forward(2 * time.Minute)
+		asked := make(chan struct{})
+		w.spoils("/token", func(rw http.ResponseWriter, r *http.Request) {
+			w.spoils("/token", nil)
+			close(asked)
+			time.Sleep(300 * time.Millisecond)
+			w.ServeHTTP(rw, r)
+		})
+		before := w.count("/token")
+		first := make(chan error, 1)
+		go func() { first <- one.Refused(t.Context(), who, "hub", "access-1") }()
+		<-asked
+		if err := two.Refused(t.Context(), who, "hub", "access-1"); err != nil {
+			t.Error(err)
+		}
+		if tokens, err := two.Tokens(t.Context(), "g", "hub"); err != nil || tokens.Access != "access-2" {
+			t.Errorf("%+v, %v", tokens, err)
+		}
+		if err := <-first; err != nil {
+			t.Error(err)
+		}
+		if n := w.count("/token") - before; n != 2 { // once, which came by twice here
+			t.Errorf("the provider was asked %d times", n-1)
+		}
+	})
+}
+
 // TestProviderDown is a provider that does not answer: the old token while it is good, then
 // an error, one attempt a second, and no logout.
 func TestProviderDown(t *testing.T) {
@@ -389,6 +423,10 @@ func TestProviderDown(t *testing.T) {
 		edgetest.Until(t, "the attempt beside the calls", func() bool { return w.told("failed") > 0 })
 		w.clock.forward(time.Minute)
 		asked := w.count("/token")
+		edgetest.Until(t, "the end of that attempt, which began while it was good", func() bool {
+			_, err := v.Tokens(t.Context(), "g", "hub")
+			return err != nil
+		})
 		for range 20 {
 			_, err := v.Tokens(t.Context(), "g", "hub")
 			if edge.KindOf(err) != edge.Unavailable {
