@@ -65,6 +65,9 @@ func (e *example) write(name, text string) {
 func (e *example) command(line string) *exec.Cmd {
 	cmd := exec.CommandContext(e.t.Context(), "sh", "-c", "exec "+line)
 	cmd.Dir, cmd.Env = e.dir, e.env
+	// The context ends before stop is called, and an edge that is killed leaves its files behind.
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = edgetest.Patience
 	return cmd
 }
 
@@ -186,11 +189,8 @@ func (l *logged) String() string {
 
 func (e *example) stop() {
 	for _, cmd := range e.started {
-		_ = cmd.Process.Signal(os.Interrupt)
-	}
-	for _, cmd := range e.started {
 		var failed *exec.ExitError
-		// The test's context ends them as well; what has ended in time says that.
+		// The end of the test's context has interrupted them; what has ended in time says that.
 		if err := cmd.Wait(); err != nil && !errors.As(err, &failed) && !errors.Is(err, context.Canceled) {
 			e.t.Error(err)
 		}

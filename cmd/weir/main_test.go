@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-edge/weir/edge/demo"
+	"github.com/weir-edge/weir/edge/edgetest/port"
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
@@ -51,7 +52,7 @@ func TestScripts(t *testing.T) {
 			e.Defer(backend.Close)
 			odd := httptest.NewServer(http.HandlerFunc(oddServer))
 			e.Defer(odd.Close)
-			nobody, err := net.Listen("tcp", "127.0.0.1:0")
+			nobody, err := port.Free()
 			if err != nil {
 				return err
 			}
@@ -94,9 +95,9 @@ func TestScripts(t *testing.T) {
 			e.Setenv("LOCKED", odd.URL+"/locked")
 			e.Setenv("DEMO", backend.URL())
 			e.Setenv("ODD", odd.URL+"/mcp")
-			e.Setenv("NOBODY", "http://"+nobody.Addr().String()+"/mcp")
+			e.Setenv("NOBODY", "http://"+nobody+"/mcp")
 			e.Setenv("TAKEN", taken.Addr().String())
-			return nobody.Close()
+			return nil
 		},
 	})
 }

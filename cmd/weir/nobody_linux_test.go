@@ -74,5 +74,21 @@ func TestWorkloadOfAnUnprivilegedUser(t *testing.T) {
 	if said := ask("call -w mine look file=/etc/shadow"); strings.Contains(said, "root:") {
 		t.Errorf("it sees %s", said)
 	}
+
+	// What its server has made read-only goes with it, such as a module cache of Go.
+	mod := filepath.Join(home, "state", "workloads", "mine", "home", "mod")
+	for _, step := range []func() error{
+		func() error { return os.Mkdir(mod, 0o700) },
+		func() error { return os.WriteFile(filepath.Join(mod, "file"), nil, 0o400) },
+		func() error { return os.Chown(mod, nobody, nobody) },
+		func() error { return os.Chmod(mod, 0o555) },
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
 	ask("rm mine")
+	if left, _ := filepath.Glob(filepath.Join(home, "state", "gone", "*", "home")); len(left) > 0 {
+		t.Errorf("%v is left", left)
+	}
 }

@@ -33,9 +33,8 @@ func TestZ21Serve(t *testing.T) {
 		t.Cleanup(s.Close)
 		return s.URL + "/mcp"
 	}
-	down := httptest.NewServer(http.NotFoundHandler())
-	down.Close()
-	p := run(t, "serve", "--listen", "127.0.0.1:0", "--admin-listen", "", "--backend", "good="+back.URL, "--backend", "down="+down.URL+"/mcp",
+	down := edgetest.FreeAddress(t)
+	p := run(t, "serve", "--listen", "127.0.0.1:0", "--admin-listen", "", "--backend", "good="+back.URL, "--backend", "down=http://"+down+"/mcp",
 		"--backend", "page="+answering(200, "Content-Type", "text/html"), "--backend", "locked="+answering(401, "WWW-Authenticate", "Bearer"), "--backend", "nothing="+answering(501))
 	endpoint := p.until("Weir serves good, down, page, locked, nothing on ")
 	endpoint = endpoint[strings.LastIndex(endpoint, " ")+1:]

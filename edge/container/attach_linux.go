@@ -254,9 +254,10 @@ func (m *Machine) attaches(ctx context.Context, e *Engine) {
 	if err != nil || id == "" {
 		return
 	}
-	k.Attach = append([]string{id}, k.Attach...)
-	k.Attach = k.Attach[:min(len(k.Attach), maxHosts)]
-	if err := m.write(k); err != nil {
+	next := *k
+	next.Attach = append([]string{id}, k.Attach...)
+	next.Attach = next.Attach[:min(len(next.Attach), maxHosts)]
+	if err := m.write(&next); err != nil {
 		m.Log.Warn("how an engine is reached is not remembered", "error", err)
 	}
 }

@@ -306,7 +306,7 @@ func (b *Box) shape(mark, user string, mounts []sandbox.Held) (*engine.Config, *
 		setup += ",filter=1,drop=1"
 	}
 	if c.Outlet != nil {
-		setup += sandbox.OutletSetup(c.Outlet, c.Port)
+		setup += sandbox.OutletSetup(c.Outlet, append([]int{c.Port}, c.Published...)...)
 	}
 	config := &engine.Config{
 		Image: b.image.ID, User: user, WorkingDir: "/", Labels: labels,

@@ -39,6 +39,10 @@ const (
 	builderGoes      = 20 * time.Second // the engine may take so long to remove one
 )
 
+// settlesWithin is for how long what is made in the engine is waited for when nobody wants it any
+// longer.
+const settlesWithin = 20 * time.Second
+
 // BuilderConfig is what a builder is to be.
 type BuilderConfig struct {
 	Name    string // of what is built, for people
@@ -88,7 +92,7 @@ func (m *Machine) Builder(ctx context.Context, e *Engine, c BuilderConfig, helpe
 		host.Tmpfs = map[string]string{SecretsDir: "rw,noexec,nosuid,nodev,size=4m,mode=1777"}
 	}
 	name := "weir-build-" + c.Name + "-" + strings.ToLower(rand.Text()[:8])
-	made, err := settled(ctx, func(ctx context.Context) (client.ContainerCreateResult, error) {
+	made, err := settled(ctx, builderMade, func(ctx context.Context) (client.ContainerCreateResult, error) {
 		return e.client.ContainerCreate(ctx, client.ContainerCreateOptions{Name: name, Config: config, HostConfig: host})
 	})
 	if err != nil {
@@ -115,16 +119,17 @@ func (m *Machine) Builder(ctx context.Context, e *Engine, c BuilderConfig, helpe
 	return b, nil
 }
 
-// settled does what makes something in the engine to its end, also when ctx has ended meanwhile:
-// else nobody would know what is to be removed.
-func settled[T any](ctx context.Context, do func(context.Context) (T, error)) (T, error) {
+// settled does what makes something in the engine to its end, also when ctx has ended meanwhile,
+// though not for longer than that: else nobody would know what is to be removed.
+func settled[T any](ctx context.Context, after time.Duration, do func(context.Context) (T, error)) (T, error) {
 	if err := ctx.Err(); err != nil {
 		var none T
 		return none, context.Cause(ctx)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), builderMade)
+	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), builderMade)
 	defer cancel()
-	return do(ctx)
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(after, cancel) })()
+	return do(own)
 }
 
 // sweepBuilders removes builders of a mark that have ended, or were made long ago and never
@@ -274,7 +279,7 @@ func (b *Builder) Commit(ctx context.Context) (id string, err error) {
 	if err := b.own(ctx, true, nil, "wipe"); err != nil {
 		return "", err
 	}
-	made, err := settled(ctx, func(ctx context.Context) (client.ContainerCommitResult, error) {
+	made, err := settled(ctx, builderMade, func(ctx context.Context) (client.ContainerCommitResult, error) {
 		return b.engine.client.ContainerCommit(ctx, b.id, client.ContainerCommitOptions{Config: &engine.Config{}}) // which Podman wants
 	})
 	if err != nil {

@@ -51,6 +51,8 @@ type Config struct {
 	Port      int
 	AnyPort   bool
 
+	Published []int // as in sandbox.Config
+
 	Memory    int64   // bytes of all that runs in it, and of what it has written to memory; 1 GiB
 	Processes int     // processes and threads together; 256
 	Files     int     // open files of one process; 4,096

@@ -11,11 +11,14 @@ import (
 // create makes the container. An engine that gives memory to no user (Podman) gives that of HOME
 // to whoever is inside, which is the server alone.
 func (b *Box) create(ctx context.Context, config *engine.Config, host *engine.HostConfig) (client.ContainerCreateResult, error) {
-	made, err := b.engine.client.ContainerCreate(ctx, client.ContainerCreateOptions{Name: b.name(), Config: config, HostConfig: host})
+	ask := func(ctx context.Context) (client.ContainerCreateResult, error) {
+		return b.engine.client.ContainerCreate(ctx, client.ContainerCreateOptions{Name: b.name(), Config: config, HostConfig: host})
+	}
+	made, err := settled(ctx, settlesWithin, ask)
 	if home, ok := host.Tmpfs[ownHome]; ok && err != nil && strings.Contains(err.Error(), "unknown mount option") {
 		home, _, _ = strings.Cut(home, ",mode=")
 		host.Tmpfs[ownHome] = home + ",mode=1777"
-		return b.engine.client.ContainerCreate(ctx, client.ContainerCreateOptions{Name: b.name(), Config: config, HostConfig: host})
+		return settled(ctx, settlesWithin, ask)
 	}
 	return made, err
 }

@@ -99,17 +99,19 @@ func (m *Machine) mark(e *Engine) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if k.Manager == "" {
-		k.Manager = rand.Text()
-	} else if len(k.Hosts) > 0 && k.Hosts[0] == e.host {
+	if k.Manager != "" && len(k.Hosts) > 0 && k.Hosts[0] == e.host {
 		return k.Manager, nil
 	}
-	k.Hosts = append([]string{e.host}, slices.DeleteFunc(k.Hosts, func(host string) bool { return host == e.host })...)
-	k.Hosts = k.Hosts[:min(len(k.Hosts), maxHosts)]
-	if err := m.write(k); err != nil {
+	next := *k
+	if next.Manager == "" {
+		next.Manager = rand.Text()
+	}
+	next.Hosts = append([]string{e.host}, slices.DeleteFunc(slices.Clone(k.Hosts), func(host string) bool { return host == e.host })...)
+	next.Hosts = next.Hosts[:min(len(next.Hosts), maxHosts)]
+	if err := m.write(&next); err != nil {
 		return "", err
 	}
-	return k.Manager, nil
+	return next.Manager, nil
 }
 
 func (m *Machine) file() string { return filepath.Join(m.State, "engines.json") }
@@ -132,7 +134,8 @@ func (m *Machine) read() (*known, error) {
 	return k, nil
 }
 
-// write keeps k. Whoever reads the file sees what was there before or what is there now.
+// write keeps k, which counts from then on: by a mark that is nowhere a later start would not
+// find what is ours. Whoever reads the file sees what was there before or what is there now.
 func (m *Machine) write(k *known) error {
 	text, err := json.Marshal(k)
 	if err != nil {
@@ -151,8 +154,10 @@ func (m *Machine) write(k *known) error {
 	}
 	if err != nil {
 		_ = os.Remove(f.Name())
+		return err
 	}
-	return err
+	m.known = k
+	return nil
 }
 
 // sweepWithin is how long all engines together may take to say what is left in them.

@@ -91,8 +91,28 @@ func TestServerAtAPortOfTheOutlet(t *testing.T) {
 	out.mu.Unlock()
 	p.Kill()
 	p.Wait()
+	// What it publishes is left to it, too.
+	c.Image, c.Port, c.AnyPort, c.Transport, c.Published = "listens:80", 0, false, "stdio", []int{80}
+	b = opened(t, m, c)
+	if p, err = b.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "connection to what is published", func() bool {
+		conn, err = b.Dial(t.Context(), 80)
+		return err == nil
+	})
+	_, _ = conn.Write([]byte("x\n"))
+	n, err = conn.Read(said)
+	_ = conn.Close()
+	out.mu.Lock()
+	if err != nil || n == 0 || len(out.came) > 0 {
+		t.Errorf("what is published says %q, %v; to the way out came %v", said[:n], err, out.came)
+	}
+	out.mu.Unlock()
+	p.Kill()
+	p.Wait()
 	for _, port := range []int{53, 3128} {
-		c.Port, c.AnyPort = port, false
+		c.Port, c.AnyPort, c.Transport, c.Published = port, false, "streamable-http", nil
 		if _, err := m.Open(t.Context(), c); err == nil || !strings.Contains(err.Error(), "is that of the way out") {
 			t.Errorf("port %d: %v", port, err)
 		}

@@ -49,7 +49,11 @@ func (e *Engine) keep(ctx context.Context, mark string, image *Image, c *Config)
 		is, err := e.client.VolumeInspect(ctx, name, client.VolumeInspectOptions{})
 		switch {
 		case errdefs.IsNotFound(err):
-			if _, err := e.client.VolumeCreate(ctx, client.VolumeCreateOptions{Name: name, Labels: labels}); err != nil {
+			// To its end: one that nobody has noted is taken by the next start for one that its
+			// server can write to.
+			if _, err := settled(ctx, settlesWithin, func(ctx context.Context) (client.VolumeCreateResult, error) {
+				return e.client.VolumeCreate(ctx, client.VolumeCreateOptions{Name: name, Labels: labels})
+			}); err != nil {
 				return nil, fmt.Errorf("volume %s: %w", v.Name, short(err))
 			}
 			made = append(made, name)
@@ -70,9 +74,11 @@ func (e *Engine) keep(ctx context.Context, mark string, image *Image, c *Config)
 // open makes fresh volumes ones that anybody in their container may write to. A container that
 // is never started is what they are seen in.
 func (e *Engine) open(ctx context.Context, labels map[string]string, image *Image, fresh []mount.Mount) error {
-	made, err := e.client.ContainerCreate(ctx, client.ContainerCreateOptions{
-		Config:     &engine.Config{Image: image.ID, Labels: labels, Entrypoint: []string{"/"}},
-		HostConfig: &engine.HostConfig{NetworkMode: "none", Mounts: fresh},
+	made, err := settled(ctx, settlesWithin, func(ctx context.Context) (client.ContainerCreateResult, error) {
+		return e.client.ContainerCreate(ctx, client.ContainerCreateOptions{
+			Config:     &engine.Config{Image: image.ID, Labels: labels, Entrypoint: []string{"/"}},
+			HostConfig: &engine.HostConfig{NetworkMode: "none", Mounts: fresh},
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("volumes: %w", short(err))

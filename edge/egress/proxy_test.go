@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/edgetest/fake"
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
@@ -44,6 +45,12 @@ type host struct {
 	ln      net.Listener
 	reached atomic.Int64
 	read    atomic.Int64 // bytes
+}
+
+// awaits waits until so many have reached the host: who connects is told so before the host is.
+func (h *host) awaits(t testing.TB, n int64) {
+	t.Helper()
+	fake.Until(t, "the host to be reached", func() bool { return h.reached.Load() >= n })
 }
 
 var public = v1beta1.ProfileOutbound{AllowHost: []string{"allowed.test"}, AllowPort: []int{80, 443, 8080}}
@@ -326,6 +333,7 @@ func TestConnect(t *testing.T) {
 			t.Errorf("%s was dialled", to)
 		}
 	}
+	reached.awaits(t, 2)
 	if n := reached.reached.Load(); n != 2 {
 		t.Errorf("the allowed host was reached %d times", n)
 	}

@@ -117,6 +117,7 @@ func TestUpstream(t *testing.T) {
 		}
 		_ = c.Close()
 	}
+	here.awaits(t, 1)
 	if n := here.reached.Load(); n != 1 {
 		t.Errorf("what NO_PROXY names was reached %d times", n)
 	}

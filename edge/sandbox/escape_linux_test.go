@@ -348,7 +348,8 @@ func TestManagerKilled(t *testing.T) {
 	grades(t, m, Landlock)
 	probe(t)
 	cmd := exec.Command("/proc/self/exe", "-test.run", "^TestManagerKilled$", "-test.count=1")
-	cmd.Env = append(os.Environ(), variable+"=1", dirVariable+"="+filepath.Dir(filepath.Dir(probe(t))), "WEIR_TEST_CACHE="+m.cache, "WEIR_TEST_GRADES=bwrap,landlock,none")
+	// What it makes is in a directory of this test: it is killed, and removes nothing.
+	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir(), variable+"=1", dirVariable+"="+filepath.Dir(filepath.Dir(probe(t))), "WEIR_TEST_CACHE="+m.cache, "WEIR_TEST_GRADES=bwrap,landlock,none")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

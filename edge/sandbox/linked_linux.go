@@ -31,13 +31,13 @@ func Link(ctx context.Context, conn *net.UnixConn, name string, out Outlet) (*Li
 	return l, nil
 }
 
-// OutletSetup is what the helper is told of an outlet: the ports that it listens on. server is
-// the port at which the server listens itself, and which is left to it; 0 for none.
-func OutletSetup(out Outlet, server int) (setup string) {
+// OutletSetup is what the helper is told of an outlet: the ports that it listens on. server are
+// the ports at which the server listens itself, and which are left to it; 0 for none.
+func OutletSetup(out Outlet, server ...int) (setup string) {
 	ports := append(slices.Clone(out.Ports()), proxyPort) // without a port there is the proxy alone
 	slices.Sort(ports)
 	for _, port := range slices.Compact(ports) {
-		if port != server {
+		if !slices.Contains(server, port) {
 			setup += ",port=" + strconv.Itoa(port)
 		}
 	}

@@ -354,7 +354,7 @@ func (m *Machine) command(grade Grade, helper string, c *Config, v *view, link *
 		}
 		setup += ",filter=1,drop=1"
 		if c.Network == Profile {
-			setup += OutletSetup(c.Outlet, 0) // its own port is another one: see Config.avoid
+			setup += OutletSetup(c.Outlet, c.Published...) // its own port is another one: see Config.avoid
 		}
 		// The kernel counts processes of each user namespace, for all users but root.
 		if c.Processes > 0 && os.Geteuid() != 0 && kernelAtLeast(5, 14) {

@@ -99,6 +99,10 @@ type Config struct {
 	Port      int
 	AnyPort   bool
 
+	// Published are more ports of its loopback at which the server listens: they are left to it,
+	// and what it wants to reach at such a port of others goes by way of the proxy alone.
+	Published []int
+
 	Memory    int64   // bytes of all processes together; 1 GiB, negative for no limit
 	Processes int     // processes and threads together; 256, negative for no limit
 	Files     int     // open files of one process; 4,096, negative for no limit of its own

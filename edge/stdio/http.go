@@ -125,6 +125,11 @@ func (h *HTTP) live() (how string, said []string) {
 	if err != nil {
 		return unstarted + err.Error(), nil
 	}
+	h.mu.Lock()
+	if h.now.Ended != "" { // of an earlier one
+		h.restarts++
+	}
+	h.mu.Unlock()
 	log := newLogbook(&h.Config)
 	printed, exited := make(chan struct{}), make(chan Exit, 1)
 	go func() {
@@ -265,9 +270,6 @@ func (h *HTTP) finish(p Process, exited chan Exit, why string) Exit {
 func (h *HTTP) listening(p Process) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if p != nil && h.now.Ended != "" {
-		h.restarts++
-	}
 	if h.at = p; p != nil {
 		if h.known && h.now.State != Running {
 			h.is(Running, "")

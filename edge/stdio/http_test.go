@@ -73,12 +73,7 @@ type site struct {
 // startSite starts one. change may change its configuration.
 func startSite(t *testing.T, how string, change func(*stdio.Config)) *site {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
+	address := edgetest.FreeAddress(t) // nobody is given it while the server is away
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@
 package stdio_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +18,7 @@ import (
 // A call may be silent for longer than a backend elsewhere may be: that the process lives is
 // seen without it. What the edge asks for itself has its bound all the same.
 func TestSilentCall(t *testing.T) {
-	const silence = 300 * time.Millisecond
+	const silence = 2 * time.Second // in which a process begins, and introduces itself, too
 	for _, server := range []string{"legacy", "modern"} {
 		for _, client := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
 			t.Run(server+" server, client of "+client.String(), func(t *testing.T) {
@@ -29,7 +30,7 @@ func TestSilentCall(t *testing.T) {
 						t.Fatal("a server that the edge starts has to speak during its calls")
 					}
 					b.Timeout, b.Patient = silence, patient
-					r := startOf(t, plan, server).NewClient().As(client, "").CallTool("1", "wait", `{"ms":1500}`)
+					r := startOf(t, plan, server).NewClient().As(client, "").CallTool("1", "wait", fmt.Sprintf(`{"ms":%d}`, 3*silence.Milliseconds()))
 					if fault := fault(r.Message()); (fault == "") != patient || !patient && !strings.Contains(fault, "timed out") {
 						t.Errorf("patient %t: %d %q", patient, r.Status, fault)
 					}

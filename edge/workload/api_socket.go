@@ -39,10 +39,12 @@ type Front struct {
 // Listen opens the manager's socket, in place of one that nobody answers on. down has the
 // process end.
 func (k *Keeper) Listen(down func()) (*Front, error) {
-	if err := privateDir(k.Paths.Run); err != nil {
-		return nil, NoSocket(err)
-	}
 	socket := k.Paths.Socket()
+	if err := privateDir(k.Paths.Run); err != nil && k.Watcher == "" {
+		return nil, NoSocket(err)
+	} else if err != nil { // it was there when the watcher began: the user has logged out since
+		socket = filepath.Join(k.Paths.State, filepath.Base(socket))
+	}
 	c, err := Dial(k.life, socket)
 	if !errors.Is(err, ErrNoManager) {
 		if err == nil {

@@ -185,7 +185,8 @@ func (k *Keeper) regroup(ctx context.Context, name string, told func(Event)) err
 // mostGone is how many workloads that were removed have logs left.
 const mostGone = 32
 
-// bury removes what is kept of a workload, but for its logs, which PruneLogs removes.
+// bury removes what is kept of a workload, but for its logs, which PruneLogs removes. From the
+// moment that nobody takes it for one that is kept it is gone, also where something of it stays.
 func (k *Keeper) bury(f *folder, name string) error {
 	if err := privateDir(k.Paths.gone()); err != nil {
 		return err
@@ -198,16 +199,43 @@ func (k *Keeper) bury(f *folder, name string) error {
 	entries, err := os.ReadDir(grave)
 	for _, e := range entries {
 		if !isLog(e.Name()) {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(grave, e.Name())))
+			err = errors.Join(err, removeAll(filepath.Join(grave, e.Name())))
 		}
 	}
 	_ = os.Remove(grave) // where it had no logs
 	graves, _ := os.ReadDir(k.Paths.gone())
 	for len(graves) > mostGone { // they are sorted, the oldest first
-		err = errors.Join(err, os.RemoveAll(filepath.Join(k.Paths.gone(), graves[0].Name())))
+		err = errors.Join(err, removeAll(filepath.Join(k.Paths.gone(), graves[0].Name())))
 		graves = graves[1:]
 	}
-	return err
+	if err != nil {
+		k.Log.Warn("something of workloads that are gone is not removed", "directory", k.Paths.gone(), "error", err)
+	}
+	return nil
+}
+
+// removeAll is os.RemoveAll of what a server has made. One that has taken the right to write from
+// its own directories, as the Go toolchain does with what it fetches, keeps nobody from that.
+func removeAll(path string) error {
+	err := os.RemoveAll(path)
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	if info, failed := os.Lstat(path); failed == nil && info.IsDir() {
+		_ = os.Chmod(path, 0o700) // what cannot be done is told below
+	}
+	root, failed := os.OpenRoot(path) // a link in it leads nowhere else
+	if failed != nil {
+		return err
+	}
+	defer root.Close()
+	_ = fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, _ error) error {
+		if e != nil && e.IsDir() {
+			_ = root.Chmod(name, 0o700)
+		}
+		return nil
+	})
+	return os.RemoveAll(path)
 }
 
 // isLog reports whether a file of a workload's directory is a log of it.
@@ -230,7 +258,7 @@ func (k *Keeper) PruneLogs(context.Context) (files int, bytes int64, err error) 
 			}
 			files++
 			return nil
-		}), os.RemoveAll(dir))
+		}), removeAll(dir))
 	}
 	return files, bytes, err
 }

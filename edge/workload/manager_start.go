@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -271,7 +270,7 @@ func (w *one) discard() error {
 	if f != nil {
 		err = w.k.bury(f, w.name)
 	} else {
-		err = os.RemoveAll(filepath.Join(w.k.Paths.Workloads(), w.name)) // of a link the link alone
+		err = removeAll(filepath.Join(w.k.Paths.Workloads(), w.name)) // of a link the link alone
 	}
 	w.mu.Lock()
 	w.open = false

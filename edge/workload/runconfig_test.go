@@ -442,3 +442,23 @@ func TestRunConfigNetwork(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestRunConfigProfileText: the text of a profile counts, and not the name that stands beside it;
+// volumes that it repeats are mounted once.
+func TestRunConfigProfileText(t *testing.T) {
+	const head = `{"schema_version":"v0.1.0","name":"cat","image":"a.example/b:1","transport":"stdio","isolate_network":true,`
+	for text, want := range map[string]string{
+		`"permission_profile_name_or_path":"network","permission_profile":{"network":{"outbound":{"allow_host":["api.example.com"],"allow_port":[443]}}}}`:              "api.example.com",
+		`"permission_profile_name_or_path":"network","permission_profile":{"network":{"outbound":{"insecure_allow_all":true}}}}`:                                        "type: builtin",
+		`"permission_profile_name_or_path":"none","permission_profile":{"network":{"outbound":{"insecure_allow_all":true}}}}`:                                           "insecure_allow_all",
+		`"volumes":["/srv/a:/a:ro","/srv/b:/b"],"permission_profile":{"read":["/srv/a:/a"],"write":["/srv/b:/b"],"network":{"outbound":{"allow_host":["x.example"]}}}}`: "x.example",
+	} {
+		manifest, _, err := Import("run.json", []byte(head+text))
+		if err != nil || !strings.Contains(string(manifest), want) || strings.Contains(string(manifest), "type: builtin") != (want == "type: builtin") {
+			t.Errorf("%s: %v\n%s", text, err, manifest)
+		}
+		if strings.Contains(string(manifest), `"write"`) || strings.Count(string(manifest), "/srv/b") > 1 {
+			t.Errorf("%s: a volume is there twice\n%s", text, manifest)
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -159,24 +160,28 @@ func (p *played) subscribe(n int, kind byte, what uint64) {
 // A program that has not looked at the flags of standard input waits in fd_read, as those in C
 // and Rust do.
 func TestStandardInputWaits(t *testing.T) {
-	p := play(t)
-	time.AfterFunc(20*time.Millisecond, func() { _, _ = p.Stdin.Write([]byte("hello")) })
-	if text, n := p.read(0); n != 0 || text != "hello" || p.slept < 10*time.Millisecond {
-		t.Errorf("read: %d, %q after %s", n, text, p.slept)
-	}
+	synctest.Test(t, func(t *testing.T) { // where time passes while the read waits, and not before
+		p := play(t)
+		time.AfterFunc(20*time.Millisecond, func() { _, _ = p.Stdin.Write([]byte("hello")) })
+		if text, n := p.read(0); n != 0 || text != "hello" || p.slept < 10*time.Millisecond {
+			t.Errorf("read: %d, %q after %s", n, text, p.slept)
+		}
+	})
 }
 
 // A program that cannot poll looks at the flags, as isatty does, and waits in a read all the same.
 func TestStandardInputOfWhoCannotPoll(t *testing.T) {
-	p := play(t)
-	p.System = New(Config{Stdin: p.Stdin, Stdout: p.Stdout, Stderr: p.Stderr, Waits: true, Done: p.done, Slept: p.Slept})
-	if n := p.call("fd_fdstat_get", 0, 0); n != 0 || p.ram[0] != typeChar || p.ram[2] != 0 {
-		t.Errorf("stdin: %d, type %d, flags %d", n, p.ram[0], p.ram[2])
-	}
-	time.AfterFunc(20*time.Millisecond, func() { _, _ = p.Stdin.Write([]byte("hello")) })
-	if text, n := p.read(0); n != 0 || text != "hello" || p.slept < 10*time.Millisecond {
-		t.Errorf("read: %d, %q after %s", n, text, p.slept)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		p := play(t)
+		p.System = New(Config{Stdin: p.Stdin, Stdout: p.Stdout, Stderr: p.Stderr, Waits: true, Done: p.done, Slept: p.Slept})
+		if n := p.call("fd_fdstat_get", 0, 0); n != 0 || p.ram[0] != typeChar || p.ram[2] != 0 {
+			t.Errorf("stdin: %d, type %d, flags %d", n, p.ram[0], p.ram[2])
+		}
+		time.AfterFunc(20*time.Millisecond, func() { _, _ = p.Stdin.Write([]byte("hello")) })
+		if text, n := p.read(0); n != 0 || text != "hello" || p.slept < 10*time.Millisecond {
+			t.Errorf("read: %d, %q after %s", n, text, p.slept)
+		}
+	})
 }
 
 // Standard input is non-blocking: its flags say so, and there is nothing or there is something.

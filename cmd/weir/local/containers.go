@@ -293,6 +293,7 @@ func containerOf(w *compile.Workload) container.Config {
 	for _, v := range w.Volumes {
 		c.Volumes = append(c.Volumes, container.Volume(v))
 	}
+	c.Published = publishedOf(w)
 	for _, m := range w.Mounts {
 		c.Mounts = append(c.Mounts, sandbox.Mount{Host: m.Source, Inside: m.Target, Writable: m.Writable})
 	}

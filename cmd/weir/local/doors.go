@@ -209,6 +209,9 @@ func (d *Doors) apply(c *change) error {
 			}
 		} else {
 			for _, one := range all {
+				if one.to != nil { // what it has noted is of processes that ended with the attempt together
+					one.to = &opened{Opening: one.to.Opening, plan: one.to.plan, settled: make(chan struct{})}
+				}
 				one.done <- d.reload(one)
 			}
 		}

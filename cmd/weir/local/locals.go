@@ -432,6 +432,7 @@ func boxOf(w *compile.Workload, home string) (sandbox.Config, error) {
 	if c.Grade, err = sandbox.ParseGrade(string(w.Sandbox)); err != nil {
 		return c, err
 	}
+	c.Published = publishedOf(w)
 	for _, m := range w.Mounts {
 		c.Mounts = append(c.Mounts, sandbox.Mount{Host: m.Source, Inside: m.Target, Writable: m.Writable})
 	}

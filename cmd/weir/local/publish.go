@@ -41,6 +41,13 @@ type port struct {
 	listener net.Listener
 	to       *published
 	inside   int
+	before   []holding // whom it was taken over from, the last one last, until they have ended
+}
+
+// holding is who has a port, and where that leads.
+type holding struct {
+	to     *published
+	inside int
 }
 
 // published are the ports of one workload, and where its server runs.
@@ -56,6 +63,14 @@ type published struct {
 	boxes  []reached // the newest last
 	conns  map[net.Conn]bool
 	closed bool
+}
+
+// publishedOf are the ports inside that a workload publishes.
+func publishedOf(w *compile.Workload) (all []int) {
+	for _, at := range w.Publish {
+		all = append(all, int(at.Container))
+	}
+	return all
 }
 
 // TakenError says that somebody else has the address of a port that is to be published.
@@ -120,6 +135,9 @@ func (p *ports) open(w *compile.Workload, log *slog.Logger, holder func(address 
 		if m := made[address]; m != nil {
 			p.all[address] = m
 			go p.serve(address, m)
+		} else {
+			of := p.all[address]
+			of.before = append(of.before, holding{of.to, of.inside})
 		}
 		p.all[address].to, p.all[address].inside = one, int(at.Container)
 	}
@@ -238,7 +256,8 @@ func (o *published) carry(c net.Conn, port int) {
 	}
 }
 
-// close ends what the workload publishes, but for what a later start of it has taken over.
+// close ends what the workload publishes, but for what a later start of it has taken over. What
+// it has taken over itself is given back to who has not ended: the start has come to nothing.
 func (o *published) close() {
 	if o == nil {
 		return
@@ -246,10 +265,16 @@ func (o *published) close() {
 	p := o.ports
 	p.mu.Lock()
 	for address, of := range p.all {
-		if of.to == o {
-			_ = of.listener.Close()
-			delete(p.all, address)
+		of.before = slices.DeleteFunc(of.before, func(h holding) bool { return h.to == o })
+		if of.to != o {
+			continue
 		}
+		if last := len(of.before) - 1; last >= 0 {
+			of.to, of.inside, of.before = of.before[last].to, of.before[last].inside, of.before[:last]
+			continue
+		}
+		_ = of.listener.Close()
+		delete(p.all, address)
 	}
 	p.mu.Unlock()
 	o.mu.Lock()

@@ -153,6 +153,15 @@ func TestPublish(t *testing.T) {
 	if said := ask(t, one.Address()) + ", " + ask(t, shut.Address()); said != "third 80 hello, refused" {
 		t.Errorf("%q", said)
 	}
+	// A start that comes to nothing gives back what it has taken over.
+	vain, err := p.open(publishes("a", one), log, nobody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	vain.close()
+	if said := ask(t, one.Address()); said != "third 80 hello" {
+		t.Errorf("after a start in vain: %q", said)
+	}
 	// No more connections than may be, and none is left at the end.
 	var held []net.Conn
 	for range maxPublished + 6 {

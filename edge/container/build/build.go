@@ -472,7 +472,8 @@ func (j *job) make(ctx context.Context, tag string, there *container.Base) error
 		}
 	}
 	j.base = bases[1]
-	if there != nil && j.Pull && !j.Rebuild && (j.Source.Exact() || j.Source.Dir != "") && there.Label(labelBase) == j.base.ID {
+	// Of an image that no build of this user's has made the label may say anything.
+	if there != nil && j.Pull && !j.Rebuild && (j.Source.Exact() || j.Source.Dir != "") && there.Label(labelBase) == j.base.ID && Own(j.Machine.State, there.ID) != nil {
 		return nil // the bases are as they were
 	}
 	// 2. A builder, with what the build has.

@@ -153,6 +153,17 @@ func TestBuildCommands(t *testing.T) {
 		t.Errorf("with --pull: %+v", got)
 	}
 
+	// One that no build here has made, whatever its labels say, is not taken for what is as it was.
+	planted := Request{Source: source(t, "npx://planted@1.0.0"), RuntimeImage: "pack:1", Pull: true}
+	var base, strange struct{ Id string }
+	e.Get(t, "/images/pack:1/json", &base)
+	e.Load(t, tagOf(b, planted), engine.Config{Labels: map[string]string{container.LabelBuilt: "npx://planted@1.0.0", labelBase: base.Id}}, map[string]string{}, map[string]string{"/strange": "x"})
+	e.Get(t, "/images/"+tagOf(b, planted)+"/json", &strange)
+	if got := built(t, b, planted); got.ID == strange.Id || Own(b.Machine.State, strange.Id) != nil {
+		t.Errorf("what somebody else has made is taken over: %+v", got)
+	}
+	e.Do(t, "DELETE", "/images/"+strange.Id)
+
 	// A package without a version is looked for anew; without its index what is there is used.
 	r := Request{Source: source(t, "npx://fails"), RuntimeImage: "pack:1"}
 	if _, err := b.Build(t.Context(), r); err == nil {

@@ -33,9 +33,6 @@ const (
 // benchImage is this program as an image.
 const benchImage = "bench:1"
 
-// ownNetwork is the variable that says that this process has a network of its own.
-const ownNetwork = "WEIR_BENCH_OWN_NETWORK"
-
 // isolate starts this program again in a network namespace of its own, where an engine may
 // publish ports without a rule in the machine's. It returns where there is one already, or
 // nothing to measure.

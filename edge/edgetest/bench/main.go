@@ -84,6 +84,9 @@ type options struct {
 	limit     time.Duration   // bound of the whole run
 }
 
+// ownNetwork is the variable that says that this process has a network of its own.
+const ownNetwork = "WEIR_BENCH_OWN_NETWORK"
+
 // measured are the cases that there are; none is for a profile alone.
 const measured = "p1 p2 p3 p4 p5 p6 p7 p8 p9 p10 p11 p12 p13 p14 p20 p21 p22 p23 p24 credentials signin stdio containers modules build none"
 

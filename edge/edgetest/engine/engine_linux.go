@@ -126,6 +126,7 @@ func (e *Engine) Run() error {
 		e.cmd = exec.Command("unshare", append([]string{"--mount", "sh", "-c", `mount -t tmpfs none "$0" && exec "$@"`, e.Hidden}, e.cmd.Args...)...)
 	}
 	e.cmd.Stdout, e.cmd.Stderr = log, log
+	e.cmd.Dir = e.Dir // Podman's conmon writes a file where it runs, when memory is over
 	e.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Setsid: true, Pdeathsig: syscall.SIGTERM}
 	if e.Shared {
 		e.cmd.SysProcAttr.Cloneflags = 0

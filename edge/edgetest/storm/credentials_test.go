@@ -16,12 +16,16 @@ import (
 	"github.com/weir-edge/weir/edge/edgetest/program"
 )
 
+// builtIn is the directory of what built has built, which TestMain removes; "" for none.
+var builtIn string
+
 // built is the program of the edge, built once for all tests.
 var built = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "weir-storm-test-")
 	if err != nil {
 		return "", err
 	}
+	builtIn = dir
 	return program.Build(context.Background(), dir)
 })
 

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 			playHTTP()
 		}
 	}
-	edgetest.Main(m)
+	edgetest.Main(m, func() { _ = os.RemoveAll(builtIn) })
 }
 
 // TestSmoke runs two rows, scaled down, against the real program.

@@ -198,6 +198,10 @@ func (t *tail) peek() *Line {
 		case errors.Is(err, bufio.ErrBufferFull):
 			continue
 		case err != nil && t.replaced():
+			// Nothing more is written there; but something may have been since its end was read.
+			if more, _ := t.lines.Peek(1); len(more) > 0 {
+				continue
+			}
 			if t.open() != nil {
 				return nil
 			}
