@@ -436,6 +436,44 @@ func TestOwnStreamsAreBounded(t *testing.T) {
 	}
 }
 
+// Those who only listen leave connections for calls, and whose stream ends leaves its own to others.
+func TestStreamsLeaveRoomForCalls(t *testing.T) {
+	t.Parallel()
+	back := edgetest.NewServer(t, edgetest.Modern)
+	back.Always("subscriptions/listen", func(c *edgetest.Call) {
+		c.Event(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + c.ID() + `},"notifications":{}}}`)
+		c.Wait(nil)
+	})
+	b := directOver(t, back, 8)
+	for range 3 { // times
+		ctx, cancel := context.WithCancel(t.Context())
+		ends := make(chan error, 20)
+		for i := range cap(ends) {
+			go func() {
+				_, err := b.Handle(ctx, modern(t, fmt.Sprint(i), "subscriptions/listen", `{"notifications":{"toolsListChanged":true},"_meta":`+edgetest.Meta()+`}`, make(ears, 10)))
+				ends <- err
+			}()
+		}
+		for range cap(ends) - 6 {
+			if err := edgetest.Receive(t, ends, "a stream too many"); edge.KindOf(err) != edge.Overload {
+				t.Errorf("a stream too many: %v", err)
+			}
+		}
+		for range 10 {
+			r, err := b.Handle(t.Context(), modern(t, "1", "tools/call", `{"name":"echo","arguments":{},"_meta":`+edgetest.Meta()+`}`, make(ears, 1)))
+			if err != nil || r.Kind != mcp.Result {
+				t.Errorf("a call beside the streams: %+v, %v", r, err)
+			}
+		}
+		cancel()
+		for range 6 {
+			if err := edgetest.Receive(t, ends, "the end of a stream"); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
 // A subscription that the edge ends is ended in order, whatever the backend
 // speaks.
 func TestEndOfASubscription(t *testing.T) {

@@ -153,7 +153,7 @@ func (p *peer) once(ctx context.Context, o *outgoing, with *pad) (*reply, bool, 
 		now = time.Now()
 	}
 	for {
-		c, err := p.pool.Get(ctx, now)
+		c, err := p.pool.Get(ctx, now, o.until.IsZero())
 		if err != nil {
 			return nil, false, err
 		}

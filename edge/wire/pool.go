@@ -38,6 +38,10 @@ const (
 	// configuration does not say.
 	MaxConns = 1024
 
+	// forCalls is how many of them, and a quarter at most, are not for streams: those who
+	// only listen are to leave room for calls.
+	forCalls = 64
+
 	// ReceiveBuffer is how many bytes the kernel is to hold of what a backend
 	// sends and nobody reads; Linux doubles the number (socket(7), SO_RCVBUF).
 	// Left to itself it lets the buffer of a connection that was once read fast
@@ -68,6 +72,7 @@ type Conn struct {
 	write time.Time     // the deadline set for writing
 	used  time.Time     // when its last request ended
 	idle  time.Duration // how long it may wait for the next
+	lasts bool          // it has a stream without an end
 }
 
 // Ask sends a request: now, or together with the next read where that is one step for the
@@ -156,6 +161,7 @@ type Pool struct {
 	free []*Conn // the last used is the last
 	done bool
 	open atomic.Int64
+	last atomic.Int64 // of these have streams without an end
 
 	// One timer drops those that have waited for too long. It runs while wake
 	// is set, which it is while there are free connections.
@@ -199,7 +205,25 @@ func TLS(u *url.URL, roots *x509.CertPool) *tls.Config {
 
 // Get returns a connection that the backend has not closed, as far as can be
 // known before writing to it. One that takes turns looks once more when it does.
-func (p *Pool) Get(ctx context.Context, now time.Time) (*Conn, error) {
+// lasts says that it is for a stream without an end.
+func (p *Pool) Get(ctx context.Context, now time.Time, lasts bool) (*Conn, error) {
+	if !lasts {
+		return p.get(ctx, now)
+	}
+	if most := p.most - min(forCalls, p.most/4); p.last.Add(1) > int64(most) {
+		p.last.Add(-1)
+		return nil, edge.Errorf(edge.Overload, "dial", "all %d connections for streams are in use, and the other %d are for calls", most, p.most-most)
+	}
+	c, err := p.get(ctx, now)
+	if err != nil {
+		p.last.Add(-1)
+		return nil, err
+	}
+	c.lasts = true
+	return c, nil
+}
+
+func (p *Pool) get(ctx context.Context, now time.Time) (*Conn, error) {
 	for {
 		p.mu.Lock()
 		n := len(p.free)
@@ -317,6 +341,7 @@ func (p *Pool) Put(c *Conn, now time.Time) {
 	}
 	c.used = now
 	c.idle = c.Head.idle
+	p.ended(c)
 	p.mu.Lock()
 	if p.done || c.idle <= 0 || c.Reader.Size() <= SlimBuffer || c.Reader.Buffered() > 0 || c.Head.Closes {
 		p.mu.Unlock()
@@ -373,7 +398,16 @@ func (p *Pool) sweep() {
 // Drop closes a connection, in place of Put.
 func (p *Pool) Drop(c *Conn) {
 	c.Close()
+	p.ended(c)
 	p.open.Add(-1)
+}
+
+// ended notes that a connection has no stream any more.
+func (p *Pool) ended(c *Conn) {
+	if c.lasts {
+		c.lasts = false
+		p.last.Add(-1)
+	}
 }
 
 // Close closes the connections that wait; those in use are closed when their
