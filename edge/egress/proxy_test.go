@@ -975,7 +975,7 @@ func TestTunnels(t *testing.T) {
 // TestDials has 64 dials wait at a time, and none of them for longer than it may.
 func TestDials(t *testing.T) {
 	w := open(t, public, Options{})
-	w.p.times.dial = 500 * time.Millisecond
+	w.p.times.dial = time.Second
 	var waiting atomic.Int64
 	w.p.connector = func(ctx context.Context, _ netip.AddrPort) (net.Conn, error) {
 		waiting.Add(1)

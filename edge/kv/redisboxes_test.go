@@ -88,7 +88,7 @@ func TestListenSurvives(t *testing.T) {
 // was posted in the same millisecond.
 func TestSayTwice(t *testing.T) {
 	r := kvtest.Redis(t)
-	s := open(t, kv.Options{Addresses: []string{r.Addr}})
+	s := open(t, patient(r.Addr))
 	ready(t, s)
 	ctx := t.Context()
 	var before *kv.Taken

@@ -484,7 +484,7 @@ func TestWaiting(t *testing.T) {
 		}}
 	})
 	var said []string
-	err := k.Run(t.Context(), describe("slow"), false, 100*time.Millisecond, func(e Event) { said = append(said, e.Text) })
+	err := k.Run(t.Context(), describe("slow"), false, time.Second, func(e Event) { said = append(said, e.Text) })
 	if code(err) != CodeStart || !strings.Contains(err.Error(), "goes on") || !slices.Contains(said, "slow: stderr: fetching slow things") {
 		t.Errorf("%v, %q", err, said)
 	}
