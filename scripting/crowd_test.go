@@ -110,3 +110,72 @@ func TestNamesThatAreManyAreNotCrowded(t *testing.T) {
 		}
 	}
 }
+
+// TestX36CrowdedOneByOne: keys that were chosen take no processor for minutes where they are stored
+// one after the other either.
+func TestX36CrowdedOneByOne(t *testing.T) {
+	var b strings.Builder
+	for i := range 60_000 { // all have one hash
+		fmt.Fprintf(&b, ",%d", int64(i+1)<<32)
+	}
+	value := "[" + b.String()[1:] + "]"
+	for _, source := range []string{
+		"return len({k: 0 for k in first(0)})",
+		"d = {}\nfor k in first(0): d[k] = 0\nreturn len(d)",
+		"s = set()\nfor k in first(0): s.add(k)\nreturn len(s)",
+		"d = {}\nfor k in first(0): d.update({k: 0})\nreturn len(d)",
+		"d = {}\nfor k in first(0): d.setdefault(k, 0)\nreturn len(d)",
+	} {
+		from := cpu()
+		o := run(t, source, func(r *scripting.Run) {
+			r.Limits = scripting.Limits{Steps: 1_000_000}
+			r.Call = func(_ ctx, _ *scripting.Call) scripting.Answer { return scripting.Answer{Value: []byte(value)} }
+		})
+		if got, took := told(o), cpu()-from; !strings.Contains(got, "too many steps") || took > 5*time.Second {
+			t.Errorf("%s: %.100s after %s", source, got, took)
+		}
+	}
+}
+
+// Values that come again are one key, however often they come.
+func TestKeysThatComeAgainAreOne(t *testing.T) {
+	for source, want := range map[string]string{
+		`return len(set(["ok"] * 50000))`:                          "1",
+		`return len(dict([("a", 1), ("b", 2), ("c", 3)] * 20000))`: "3",
+		`return len(set([1]).union(["x", "y"] * 20000))`:           "3",
+		`return len({k: 1 for k in ["a", "b", "c"] * 30000})`:      "3",
+	} {
+		o := run(t, source, func(r *scripting.Run) { r.Limits = scripting.Limits{Steps: 1_000_000} })
+		if got := told(o); got != want {
+			t.Errorf("%s: %.100s", source, got)
+		}
+	}
+}
+
+// TestX36FormatOfManyNames: fields that are looked for among many names count.
+func TestX36FormatOfManyNames(t *testing.T) {
+	var names []string
+	for i := range 20_000 {
+		names = append(names, fmt.Sprintf(`"k%d":0`, i))
+	}
+	value := `{"t":"` + strings.Repeat("{k19999}", 20_000) + `","v":{` + strings.Join(names, ",") + `}}`
+	from := cpu()
+	o := run(t, "x = first(0)\nreturn len(x[\"t\"].format(**x[\"v\"]))", func(r *scripting.Run) {
+		r.Call = func(_ ctx, _ *scripting.Call) scripting.Answer { return scripting.Answer{Value: []byte(value)} }
+	})
+	if got, took := told(o), cpu()-from; !strings.Contains(got, "too many steps") || took > time.Second {
+		t.Errorf("%.100s after %s", got, took)
+	}
+}
+
+// TestX36SearchOfALongText: a long text that a list has many times is compared as often.
+func TestX36SearchOfALongText(t *testing.T) {
+	value := `{"a":"` + strings.Repeat("x", 200_000) + `1","b":"` + strings.Repeat("x", 200_000) + `2"}`
+	o := run(t, "x = first(0)\nreturn x[\"b\"] in [x[\"a\"]] * 5000", func(r *scripting.Run) {
+		r.Limits = scripting.Limits{Steps: 100_000}
+		r.Call = func(_ ctx, _ *scripting.Call) scripting.Answer { return scripting.Answer{Value: []byte(value)} }
+	})
+	if got := told(o); !strings.Contains(got, "too many steps") {
+		t.Errorf("%.100s", got)
+	}
+}

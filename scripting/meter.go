@@ -12,6 +12,10 @@ type meter struct {
 	spent  int   // units of work within single steps
 	looked int   // the work at the last look at what may end the run
 	every  int   // after how much work it looks next
+
+	stored *crowd // the keys that were put into dicts one by one; see storing
+	stores int    // how many those were
+	room   int    // for how many of them stored is made
 }
 
 // unitsPerStep is how many units of work, about 10 ns each, count as a step towards the
@@ -107,7 +111,7 @@ func (m *meter) keys(thread *starlark.Thread, v starlark.Value) error {
 		if err := m.key(thread, x); err != nil {
 			return err
 		}
-		if err := m.crowding(thread, crowded, x); err != nil {
+		if err := m.crowding(thread, crowded, x, 1); err != nil {
 			return err
 		}
 	}

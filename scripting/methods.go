@@ -127,7 +127,10 @@ func (m *meter) before(thread *starlark.Thread, x starlark.Value, name string, a
 			if name == "add" && x.Len() >= maxValueElements {
 				return errValueElements
 			}
-			return m.key(thread, args[0])
+			if err := m.key(thread, args[0]); err != nil || name != "add" {
+				return err
+			}
+			return m.storing(thread, args[0])
 		}
 		if err := m.keys(thread, x); err != nil {
 			return err
@@ -186,6 +189,10 @@ func (m *meter) textMethod(thread *starlark.Thread, s, name string, args starlar
 		}
 		return m.fits(thread, max(size, len(s)), 0)
 	case "format":
+		// Each field is looked for among all names, here and by the language.
+		if err := m.work(thread, strings.Count(s, "{")*len(named)); err != nil {
+			return err
+		}
 		size := len(s)
 		for n, v := range m.fields(s, args, named) {
 			w, err := m.text(thread, v)
@@ -335,7 +342,10 @@ func (m *meter) dictMethod(thread *starlark.Thread, x *starlark.Dict, name strin
 			return errValueElements
 		}
 		if len(args) > 0 {
-			return m.key(thread, args[0])
+			if err := m.key(thread, args[0]); err != nil || name != "setdefault" {
+				return err
+			}
+			return m.storing(thread, args[0])
 		}
 	case "update":
 		if len(args) > 0 {
@@ -358,7 +368,15 @@ func (m *meter) dictMethod(thread *starlark.Thread, x *starlark.Dict, name strin
 // pairs looks at what dict() and update() are given.
 func (m *meter) pairs(thread *starlark.Thread, v starlark.Value) error {
 	if d, ok := v.(*starlark.Dict); ok {
-		return m.operands(thread, syntax.PIPE, d, starlark.Tuple{})
+		if err := m.operands(thread, syntax.PIPE, d, starlark.Tuple{}); err != nil || d.Len() > fewKeys {
+			return err
+		}
+		for key := range d.Entries() { // few at a time become many
+			if err := m.storing(thread, key); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	list, ok := v.(starlark.Iterable)
 	if !ok {
@@ -373,7 +391,11 @@ func (m *meter) pairs(thread *starlark.Thread, v starlark.Value) error {
 			if err := m.key(thread, two.Index(0)); err != nil {
 				return err
 			}
-			if err := m.crowding(thread, crowded, two.Index(0)); err != nil {
+			if crowded == nil { // few at a time become many
+				if err := m.storing(thread, two.Index(0)); err != nil {
+					return err
+				}
+			} else if err := m.crowding(thread, crowded, two.Index(0), 1); err != nil {
 				return err
 			}
 		} else if set, ok := pair.(*starlark.Set); ok && set.Len() == 2 {

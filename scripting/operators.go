@@ -41,6 +41,9 @@ func countedFunctions() starlark.StringDict {
 		if err := m.key(thread, args[0]); err != nil {
 			return nil, err
 		}
+		if err := m.storing(thread, args[0]); err != nil {
+			return nil, err
+		}
 		return args[0], m.allocate(sizeEntry)
 	})
 	scope[fnStar] = hiddenBuiltin(2, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
@@ -305,8 +308,17 @@ func (m *meter) search(thread *starlark.Thread, x starlark.Value, in starlark.Se
 	if err != nil {
 		return err
 	}
-	if _, text := x.(starlark.String); text {
-		return m.work(thread, in.Len()+each*16) // few texts have its length
+	if s, text := x.(starlark.String); text {
+		if err := m.work(thread, in.Len()+each*16); err != nil || each <= 64 {
+			return err // few texts have its length
+		}
+		units := 0 // unless a long one is there many times
+		for v := range starlark.Elements(in) {
+			if other, ok := v.(starlark.String); ok && len(other) == len(s) {
+				units += each
+			}
+		}
+		return m.work(thread, units)
 	}
 	return m.work(thread, in.Len()*each)
 }
@@ -320,6 +332,9 @@ func (m *meter) setIndex(thread *starlark.Thread, x, k, v starlark.Value) error 
 			return errValueElements
 		}
 		if err := m.key(thread, k); err != nil {
+			return err
+		}
+		if err := m.storing(thread, k); err != nil {
 			return err
 		}
 		if err := x.SetKey(k, v); err != nil {

@@ -149,7 +149,7 @@ func (r *reader) dict(depth int) (starlark.Value, error) {
 		return nil, err
 	}
 	dict := starlark.NewDict(n)
-	var crowded crowd
+	var crowded *crowd
 	if r.meter != nil {
 		crowded = crowdOf(n)
 	}

@@ -59,15 +59,15 @@ Modules of filters are read and not compiled: "weir doctor" starts them.`,
 			if config = append(config, args...); len(config) == 0 {
 				return usagef("name a file or a directory of manifests")
 			}
-			if given, ok := lookup(a.environ, settings.Setting{Name: webhooksFlag}.Variable()); ok && given != "" && len(webhooks) == 0 {
-				webhooks = strings.Split(given, ",")
+			if len(webhooks) == 0 {
+				webhooks = a.listed(webhooksFlag)
 			}
 			if dir == "" {
 				dir, _ = lookup(a.environ, settings.Setting{Name: secretsFlag}.Variable())
 			}
 
-			if given, ok := lookup(a.environ, settings.Setting{Name: workloadsFlag}.Variable()); ok && given != "" && len(starts) == 0 {
-				starts = strings.Split(given, ",")
+			if len(starts) == 0 {
+				starts = a.listed(workloadsFlag)
 			}
 			if err := (settings.Settings{AllowWorkloads: starts}).CheckWorkloads(); err != nil {
 				return usagef("%v", err)
@@ -144,6 +144,19 @@ func contents(r *source.Result) string {
 		}
 	}
 	return "a part of a set: " + edge.Count(len(r.Set.Objects), "object") + ", " + edge.Count(out, "reference") + " to the rest"
+}
+
+// listed is a list among the settings as the environment gives it, read as "weir serve" reads it.
+func (a *app) listed(name string) []string {
+	var s settings.Settings
+	for _, one := range settings.All() {
+		if one.Name == name {
+			text, _ := lookup(a.environ, one.Variable())
+			_ = one.Set(&s, text) // any text is a list
+			return one.Value(&s).([]string)
+		}
+	}
+	return nil
 }
 
 // localRateLimits reports whether the environment turns --local-rate-limits on.

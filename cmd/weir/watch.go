@@ -65,7 +65,7 @@ func watch(log *slog.Logger, config []string, modules func() []string, changed f
 				if !ok {
 					return
 				}
-				if i := slices.IndexFunc(all, func(path string) bool { return matters(path, event.Name) }); i >= 0 && event.Op != fsnotify.Chmod {
+				if i := slices.IndexFunc(all, func(path string) bool { return matters(path, event) }); i >= 0 && event.Op != fsnotify.Chmod {
 					cause = all[i]
 					rest.Reset(settled)
 				}
@@ -115,6 +115,14 @@ func addFolders(files *fsnotify.Watcher, config string) error {
 	if !info.IsDir() {
 		return files.Add(filepath.Dir(config))
 	}
+	config = filepath.Clean(config)
+	if at, err := os.Lstat(config); err == nil && at.Mode()&fs.ModeSymlink != 0 {
+		// Its own folder sees that it leads elsewhere. No walk begins at a link, but behind one.
+		if err := files.Add(filepath.Dir(config)); err != nil {
+			return err
+		}
+		config += string(filepath.Separator)
+	}
 	return filepath.WalkDir(config, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
 			return err
@@ -123,9 +131,15 @@ func addFolders(files *fsnotify.Watcher, config string) error {
 	})
 }
 
-// matters reports whether a change at path may be one of the configuration.
-func matters(config, path string) bool {
+// matters reports whether a change may be one of the configuration.
+func matters(config string, event fsnotify.Event) bool {
+	path := event.Name
 	if info, err := os.Stat(config); err == nil && info.IsDir() {
+		// What is only written to and is no manifest may be a log beside them: a reload for each
+		// line of it would log the next one.
+		if event.Op&^(fsnotify.Write|fsnotify.Chmod) == 0 && !slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(path))) {
+			return false
+		}
 		below, err := filepath.Rel(config, path)
 		return err == nil && below != ".." && !strings.HasPrefix(below, ".."+string(filepath.Separator))
 	}

@@ -138,7 +138,8 @@ func (s *Server) refresh(ctx context.Context, r *http.Request, c *client, q url.
 		if g, err = parseGrant(old, now); err != nil {
 			return nil, refuse("invalid_grant", "the refresh token has ended")
 		}
-		again := generation+1 == g.Generation && now.Sub(g.Rotated) <= grace
+		age := now.Sub(g.Rotated) // below 0 where the clock of whoever rotated is ahead, or this one was set back
+		again := generation+1 == g.Generation && -agreeSkew <= age && age <= grace
 		switch {
 		case g.Client != c.key():
 			return nil, refuse("invalid_grant", "the refresh token is another client's")

@@ -529,6 +529,10 @@ func (b *Backend) Handle(ctx context.Context, x *edge.Exchange) (*edge.Response,
 // again: one that fails now and then must not be asked for everything each time.
 const recoveredEvery = time.Second
 
+// WantsUser reports whether an error of Introduced says no more than that the backend answers to
+// users alone.
+func (b *Backend) WantsUser(err error) bool { return b.wantsUser(err) }
+
 // heard notes how a call or a probe ended. The first that is good after one that
 // was not is worth a look at everything that was given up meanwhile; checked says
 // that it was such a look.

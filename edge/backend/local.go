@@ -151,7 +151,9 @@ func (b *Backend) detectServed(ctx context.Context, on *edge.Exchange) (*Introdu
 	switch {
 	case err == nil:
 		b.served.Introduced(in.Era, nil)
-	case ctx.Err() == nil && !b.wantsUser(err):
+	case b.wantsUser(err): // it answers to users alone, so it lives
+		b.served.Introduced(mcp.Legacy, nil)
+	case ctx.Err() == nil:
 		b.served.Introduced(mcp.Legacy, err)
 	}
 	return in, err

@@ -106,6 +106,9 @@ func TestPersonal(t *testing.T) {
 			if b.Known() != nil {
 				t.Fatal("it introduced itself to nobody")
 			}
+			if _, err := b.Introduced(t.Context(), nil); !b.WantsUser(err) {
+				t.Errorf("of the edge's own: %v", err)
+			}
 			who := func(name string) *edge.Identity {
 				return &edge.Identity{Issuer: "https://issuer", Subject: name, Token: "t"}
 			}

@@ -3,6 +3,7 @@ package catalog_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -438,6 +439,53 @@ func TestListThatComesWithANewLogin(t *testing.T) {
 		b.set("y")
 		if !find("after") {
 			t.Error("the first call after a new login does not find its tool")
+		}
+	})
+}
+
+// ofA lets things of the backend a pass.
+type ofA struct{}
+
+func (ofA) Key() string              { return "a" }
+func (ofA) Allows(i *edge.Item) bool { return i.Backend == "a" }
+
+// A list that reads as before is another one where its things are another backend's.
+func TestPagesAreOfTheirBackends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := having("a"), having("b")
+		give := func(f *fake, items string) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.result = func(_ *edge.Identity, method string, _ *string) (string, error) {
+				switch method {
+				case "tools/list":
+					return `{"tools":[]}`, nil
+				case "prompts/list":
+					return `{"prompts":[]}`, nil
+				case "resources/list":
+					return `{"resources":[` + items + `]}`, nil
+				}
+				return "", edge.Errorf(edge.NoMethod, "list", "no such method")
+			}
+		}
+		give(a, `{"uri":"x://y","name":"y"}`)
+		give(b, `{"uri":"x://y","name":"y"}`)
+		r := open(t, nil, a, b)
+		shown := func() bool {
+			text, err := r.List(t.Context(), nil, edge.Resource, mcp.Modern, ofA{}, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return strings.Contains(string(text), "x://y")
+		}
+		if !shown() {
+			t.Error("the resource of a is not shown")
+		}
+		give(a, "")
+		r.Drop("a", edge.Resource)
+		time.Sleep(time.Second)
+		if shown() {
+			t.Error("the resource is b's by now, and shown as if it were a's")
 		}
 	})
 }

@@ -223,6 +223,13 @@ func (t *table) close(r *Rules) {
 	if t.public {
 		h.Write([]byte{1})
 	}
+	// A view looks at whose a thing is, which its text does not say: two backends may list the same.
+	for _, i := range t.items {
+		for _, s := range [...]string{i.target.Backend, i.target.Original} {
+			h.Write(binary.BigEndian.AppendUint64(n[:0], uint64(len(s))))
+			h.Write([]byte(s))
+		}
+	}
 	h.Sum(t.digest[:0])
 	t.size += 512 * (len(t.byName) + len(t.whole))
 }

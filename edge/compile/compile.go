@@ -331,7 +331,11 @@ func (c *compiler) follow(o *object, g *given, r reference) {
 	if r.key == "" {
 		return
 	}
-	key := o.text(g.up.path + "." + r.key)
+	at := g.up.path + "." + r.key
+	key := o.text(at)
+	if key == "" && !o.unread(at) {
+		key = r.usual // which has to be there as one that is written: nobody asks again
+	}
 	m, ok := to.Value.(*ConfigMap)
 	if !ok || to.Partial || key == "" || optional {
 		return
@@ -344,7 +348,7 @@ func (c *compiler) follow(o *object, g *given, r reference) {
 		for k := range m.BinaryData {
 			keys = append(keys, k)
 		}
-		c.fail(o, g.up.path+"."+r.key, ReasonNotFound, "%s has no key %q%s", to.ref, brief(key), suggest(key, keys, "it has no keys"))
+		c.fail(o, at, ReasonNotFound, "%s has no key %q%s", to.ref, brief(key), suggest(key, keys, "it has no keys"))
 	}
 }
 

@@ -10,6 +10,9 @@ type reference struct {
 	// the whole object is meant.
 	key string
 
+	// usual is the key that is meant where none is given; empty for none.
+	usual string
+
 	// when is a field beside path that must have the value is for the field to
 	// be a reference at all.
 	when, is string
@@ -23,7 +26,7 @@ func references() []reference {
 		{kind: "VirtualMCPServer", path: "spec.groupRef.name", to: "MCPGroup"},
 		{kind: "VirtualMCPServer", path: "spec.incomingAuth.oidcConfigRef.name", to: "MCPOIDCConfig"},
 		{kind: "VirtualMCPServer", path: "spec.incomingAuth.authzConfigRef.name", to: "MCPAuthzConfig"},
-		{kind: "VirtualMCPServer", path: "spec.incomingAuth.authzConfig.configMap.name", to: "ConfigMap", key: "key"},
+		{kind: "VirtualMCPServer", path: "spec.incomingAuth.authzConfig.configMap.name", to: "ConfigMap", key: "key", usual: "authz.json"},
 		{kind: "VirtualMCPServer", path: "spec.outgoingAuth.default.externalAuthConfigRef.name", to: "MCPExternalAuthConfig"},
 		{kind: "VirtualMCPServer", path: "spec.outgoingAuth.backends{}.externalAuthConfigRef.name", to: "MCPExternalAuthConfig"},
 		{kind: "VirtualMCPServer", path: "spec.embeddingServerRef.name", to: "EmbeddingServer"},
@@ -51,7 +54,7 @@ func references() []reference {
 		refs = append(refs,
 			reference{kind: kind, path: "spec.groupRef.name", to: "MCPGroup"},
 			reference{kind: kind, path: "spec.oidcConfigRef.name", to: "MCPOIDCConfig"},
-			reference{kind: kind, path: "spec.authzConfig.configMap.name", to: "ConfigMap", key: "key"},
+			reference{kind: kind, path: "spec.authzConfig.configMap.name", to: "ConfigMap", key: "key", usual: "authz.json"},
 			reference{kind: kind, path: "spec.authzConfigRef.name", to: "MCPAuthzConfig"},
 			reference{kind: kind, path: "spec.externalAuthConfigRef.name", to: "MCPExternalAuthConfig"},
 			reference{kind: kind, path: "spec.authServerRef.name", to: "MCPExternalAuthConfig"},

@@ -322,3 +322,32 @@ spec: {type: inline, inline: {issuer: "https://login.example.com"}}
 		t.Errorf("in a cluster it has a plan: %s", said)
 	}
 }
+
+// Policies are looked for under the usual key where none is written. That it is not there is
+// an error: nobody would be asked, and everything be allowed.
+func TestPoliciesUnderTheUsualKey(t *testing.T) {
+	const set = `apiVersion: v1
+kind: ConfigMap
+metadata: {name: policies}
+data: {KEY: '{"version": "1.0", "type": "policyv1", "policy": {"policies": ["permit(principal, action, resource);"]}}'}
+---
+apiVersion: weir.dev/v1beta1
+kind: MCPGroup
+metadata: {name: g}
+---
+apiVersion: weir.dev/v1beta1
+kind: VirtualMCPServer
+metadata: {name: one}
+spec:
+  groupRef: {name: g}
+  incomingAuth: {type: anonymous, authzConfig: {type: configMap, configMap: {name: policies}}}
+  outgoingAuth: {source: inline}
+  config: {backends: [{name: b, url: "http://127.0.0.1:1/mcp", transport: streamable-http}]}
+`
+	if plan, said := found(strings.Replace(set, "KEY", "authz.json", 1)); plan == nil || plan.Servers[0].Authz == nil {
+		t.Errorf("no policies: %s", said)
+	}
+	if plan, said := found(strings.Replace(set, "KEY", "policies.json", 1)); plan != nil || !strings.Contains(said, `has no key "authz.json"`) {
+		t.Errorf("it is served: %s", said)
+	}
+}

@@ -76,6 +76,7 @@ type owner struct {
 	now   *edition // nil before the first
 	began time.Time
 	busy  bool // one is made in the background
+	gone  bool // no longer among the owners: nobody drops what is made for it from now on
 }
 
 // Open returns an optimizer that follows the catalog of everybody.
@@ -106,7 +107,11 @@ func (o *Optimizer) closed() bool {
 
 // drop makes the service forget the edition of an owner.
 func (o *Optimizer) drop(one *owner) {
-	if e := one.edition(); e != nil && o.Service != nil {
+	one.mu.Lock()
+	one.gone = true
+	e := one.now
+	one.mu.Unlock()
+	if e != nil && o.Service != nil {
 		o.Service.leave(e)
 	}
 }
@@ -161,9 +166,15 @@ func (o *Optimizer) renew(w *owner, c Catalog) *edition {
 	}
 	w.mu.Lock()
 	w.now, w.began = e, began
+	gone := w.gone || o.closed()
 	w.mu.Unlock()
-	if before != nil && o.Service != nil {
-		o.Service.leave(before)
+	if o.Service != nil {
+		if before != nil {
+			o.Service.leave(before)
+		}
+		if gone { // it was dropped while this was made
+			o.Service.leave(e)
+		}
 	}
 	o.Counters.indexed(e, time.Since(began))
 	return e

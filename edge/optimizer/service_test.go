@@ -444,3 +444,23 @@ func FuzzAnswers(f *testing.F) {
 		_, _, _ = c.info(t.Context())
 	})
 }
+
+// An owner that goes while its edition is made leaves nothing behind at the service.
+func TestOwnerGoneMeanwhile(t *testing.T) {
+	s := serviceOf(t, &fakeService{model: "m", size: 4})
+	o := Open(Options{
+		Spec: Spec{Ratio: 0.5, Most: 8, Far: 1}, Library: s.library, Service: s, Counters: new(Counters),
+		Log: slog.New(slog.DiscardHandler), Settled: func() Catalog { return nil },
+	})
+	defer o.Close()
+	w := o.owner("first")
+	for i := range maxOwners {
+		o.owner(fmt.Sprint(i))
+	}
+	o.renew(w, shelfOf([]string{"b", "x", "Does x."}))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.editions); n != 0 {
+		t.Errorf("%d editions are left", n)
+	}
+}

@@ -109,6 +109,7 @@ type entry struct {
 	generation uint64
 	cost       int64
 	good       int64 // until when the value is used
+	over       int64 // the same by the wall clock, which goes on while the machine sleeps
 	renew      int64 // from when on it is made anew
 	anew       int64 // when it was last made anew because a backend refused it
 	refusal    error // why the last attempt failed; nil for none
@@ -165,7 +166,8 @@ func (c *Cache) Get(ctx context.Context, w *Way, a *Ask) (any, uint64, error) {
 
 // look finds what is kept, or the flight to wait for.
 func (c *Cache) look(ctx context.Context, w *Way, a *Ask, k *key) (any, uint64, *flight, error) {
-	now := c.at(c.now())
+	wall := c.now()
+	now := c.at(wall)
 	s := &c.shards[(k.token[0]^k.way[0])%shards]
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,7 +178,7 @@ func (c *Cache) look(ctx context.Context, w *Way, a *Ask, k *key) (any, uint64, 
 	if e != nil {
 		s.touch(e)
 	}
-	good := e != nil && e.value != nil && now < e.good
+	good := e != nil && e.value != nil && now < e.good && wall.UnixNano() < e.over
 	switch {
 	case good && a.Refused && f == nil && now-e.anew >= int64(renewAnew) && now >= e.quiet:
 		e.anew = now
@@ -301,6 +303,7 @@ func (c *Cache) keep(s *shard, k key, f *flight, fresh Fresh, began time.Time) {
 		e.cost = int64(fresh.Cost)
 		from := time.Unix(0, c.at(began))
 		e.good, e.renew = use(from, from.Add(fresh.Expires.Sub(began)), fresh.Skew)
+		e.over = began.UnixNano() + e.good - c.at(began)
 	} else {
 		e.refusal, e.quiet = f.err, c.at(c.now().Add(quiet(f.err)))
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/outgoing"
@@ -486,5 +487,26 @@ func BenchmarkCache(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// TestSleep: what ended while the machine slept is not used any more.
+func TestSleep(t *testing.T) {
+	var slept atomic.Int64
+	now := func() time.Time {
+		now := time.Now()
+		*(*uint64)(unsafe.Pointer(&now)) += uint64(slept.Load()) << 30 // seconds of its wall clock alone
+		return now
+	}
+	c := outgoing.NewCache(now)
+	t.Cleanup(c.Close)
+	m := &maker{life: time.Hour, now: now}
+	for i, want := range []int64{1, 1, 2} {
+		if i == 2 {
+			slept.Store(2 * 60 * 60)
+		}
+		if _, _, err := c.Get(t.Context(), by(m), ask(user("alice"))); err != nil || m.asked.Load() != want {
+			t.Errorf("call %d: made %d times, %v", i, m.asked.Load(), err)
+		}
 	}
 }

@@ -136,7 +136,7 @@ func (s *Signer) Open(box string, text []byte) (message []byte, ok bool) {
 	if len(words) < 5 || string(words[0]) != signature || !IsNode(string(words[1])) {
 		return nil, false
 	}
-	number, err := strconv.ParseUint(string(words[2]), 10, 64)
+	number, err := strconv.ParseUint(string(words[2]), 10, 63) // none follows the last of 64 bits
 	if err != nil {
 		return nil, false
 	}

@@ -169,6 +169,9 @@ func TestZ48UnsignedOnce(t *testing.T) {
 	if _, ok := to.Open("node:b", NewSigner(NewName(), nil).Sign("node:b", text)); !ok || len(to.senders) > maxSenders {
 		t.Errorf("%t, %d senders", ok, len(to.senders))
 	}
+	if _, ok := to.Open("node:b", []byte("weir2 0123456789abcdef 18446744073709551615 0 x\n{}\n")); ok {
+		t.Error("a number that no edge comes to is taken")
+	}
 }
 
 // FuzzSigned: nothing that was not signed is taken, and nothing makes it fail.

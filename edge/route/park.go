@@ -72,7 +72,7 @@ type parkedCall struct {
 	backend string
 	owner   string // principal
 	holder  string // see edge.Holder
-	size    int    // bytes of its request
+	size    int    // bytes of its request, of what its backend asks, and of an answer that waits; parked.mu guards it
 	digest  []byte
 	token   []byte // the progress token of the first request
 	cancel  context.CancelFunc
@@ -142,8 +142,38 @@ func (ps *Parked) Begin(ctx context.Context, x *edge.Exchange, caps []byte, next
 			}
 		}()
 		p.answer, p.err = next.Handle(life, inner)
+		p.mu.Lock()
+		away := p.now == nil
+		p.mu.Unlock()
+		if p.answer != nil && away && !ps.grow(p, len(p.answer.Raw)) { // it would lie here until the client comes
+			p.answer, p.err = nil, errRoom()
+		}
 	})
 	return p.await(ctx, x)
+}
+
+// grow counts more bytes for a call, or fewer: what a backend asks and answers stays here while
+// its client is away, as the request does. It reports false where a parked call has no room for
+// them; they are not counted then.
+func (ps *Parked) grow(p *parkedCall, bytes int) bool {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.calls[p.id] != p { // it is not parked yet: inputRequired looks whether there is room
+		p.size += bytes
+		return true
+	}
+	mine := ps.count[p.holder]
+	if bytes > 0 && (mine.bytes+bytes > ps.Part || ps.all+bytes > ps.Room) {
+		return false
+	}
+	p.size += bytes
+	ps.all += bytes
+	ps.count[p.holder] = held{mine.calls, mine.bytes + bytes}
+	return true
+}
+
+func errRoom() error {
+	return edge.Errorf(edge.Overload, "park", "the calls that wait for their clients have no room for more")
 }
 
 // Resume hands a retry's answers to the call that its requestState leads to,
@@ -442,6 +472,14 @@ func (p *parkedCall) Send(n *mcp.Message) error {
 // Ask puts questions to the client with the next round.
 func (p *parkedCall) Ask(ctx context.Context, questions map[string]edge.Question) (map[string]edge.Answer, error) {
 	mine, own := make(map[string]*ask, len(questions)), make(map[*ask]bool, len(questions))
+	size := 0
+	for _, q := range questions {
+		size += len(q.Params)
+	}
+	if !p.parked.grow(p, size) {
+		return nil, errRoom()
+	}
+	defer p.parked.grow(p, -size)
 	p.mu.Lock()
 	if p.over {
 		p.mu.Unlock()

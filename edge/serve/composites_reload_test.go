@@ -158,3 +158,28 @@ func TestStepsAreNotTakenOver(t *testing.T) {
 		}
 	}
 }
+
+// TestReloadOfAComposite: a composite tool that was changed where it stands is the new one after
+// a reload, also if nothing else of its server has changed.
+func TestReloadOfAComposite(t *testing.T) {
+	t.Parallel()
+	back := edgetest.NewServer(t, edgetest.Modern)
+	offersTools(back, tool{"echo", "", nil, 0})
+	results(back, echoes)
+	says := func(word string) string {
+		return reloaded(back, nil, "", "", "compositeTools:\n- name: flow\n  steps: [{id: a, tool: back.echo}]\n  output: {properties: {said: {type: string, value: "+word+"}}}")
+	}
+	e := edgetest.Start(t, says("one"))
+	f := &front{Edge: e, back: back, client: e.NewClient()}
+	for i, word := range []string{"one", "two"} {
+		if i > 0 {
+			if err := e.Serve.Reload(edgetest.Plan(t, says(word))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := f.callerOf(t, edgetest.Modern, "")
+		if got := edgetest.Member(c.tool(t, "1", "flow", "{}"), "structuredContent", "said"); got != `"`+word+`"` {
+			t.Errorf("it says %s, want %s", got, word)
+		}
+	}
+}

@@ -33,7 +33,7 @@ type observers struct {
 func (o *opening) observe(s *server) (err error) {
 	e, p := o.edge, o.plan
 	if p.Telemetry != nil {
-		if s.measure, err = part(s, &e.world.measures, digestOf([]any{p.Telemetry, o.reads}), o.openTelemetry()); err != nil {
+		if s.measure, err = part(s, &e.world.measures, digestOf([]any{p.Telemetry, o.reads, o.trusts}), o.openTelemetry()); err != nil {
 			return err
 		}
 		s.entries = append(s.entries, filters.Entry{Place: filters.Telemetry, Filter: s.measure.Filter})

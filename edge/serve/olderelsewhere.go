@@ -157,6 +157,10 @@ func (old *older) attach(d *olderStream, s *session.Session) error {
 	if key := s.Key(); key != "" {
 		one, err := old.edge.relay.Open(key, relay.WhoIs(d.owner, key))
 		if err != nil {
+			d.mu.Lock()
+			d.s = nil // its client is told to try again
+			d.mu.Unlock()
+			undo(old.edge.sessions, s)
 			return err
 		}
 		old.edge.work.Go(func() {

@@ -167,9 +167,10 @@ func (o *opening) backing(b compile.Backend) (backing, error) {
 		Trusts  []byte
 		Debug   bool
 		Choice  bool
-		Anybody bool // its pooled sessions hold what anonymous clients did
+		Anybody bool          // its pooled sessions hold what anonymous clients did
+		Rest    time.Duration // how long they may go unused
 		Issuer  *issuing
-	}{b, own, pem, o.trusts, p.Debug, o.choosing(), p.Incoming == nil || p.Incoming.Type == incoming.Anonymous, o.issuer})
+	}{b, own, pem, o.trusts, p.Debug, o.choosing(), p.Incoming == nil || p.Incoming.Type == incoming.Anonymous, p.SessionTTL, o.issuer})
 	sound := o.credentials()
 	if o.issuer != nil {
 		sound.Upstreams = edge.Nobody{}

@@ -216,7 +216,7 @@ func (s *stream) end(raw []byte, only bool) bool {
 		raw = s.answer.Whole()
 	}
 	if s.out != nil {
-		if raw != nil && s.err == nil {
+		if raw != nil { // also where something before it did not reach a stream at another edge
 			s.err = s.out(raw)
 		}
 		return true

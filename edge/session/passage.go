@@ -305,9 +305,12 @@ func (ss *Sessions) adopt(store *Store, key string, was *storedSession) (*stored
 	err := store.Update(context.Background(), key, ss.keepFor(), func(old []byte) ([]byte, error) {
 		r = *was
 		r.Moved, r.Nodes = true, nil
-		if there := readRecord(old); there != nil {
+		switch there := readRecord(old); {
+		case there != nil && there.Set >= was.Set:
 			r = *there
-		} else if ended(old) {
+		case there != nil: // the session left this store before, and has changed since
+			r.Nodes = there.Nodes
+		case ended(old):
 			return nil, errEndedElsewhere
 		}
 		if !slices.Contains(r.Nodes, ss.o.Relay.Node) && len(r.Nodes) < maxNodes {

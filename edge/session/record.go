@@ -51,7 +51,7 @@ type storedSession struct {
 	Version string   `json:"v"`
 	Level   string   `json:"l,omitempty"`
 	Nodes   []string `json:"n"`           // the edges that have it
-	Set     uint64   `json:"u,omitempty"` // how often what it is subscribed to has changed
+	Set     uint64   `json:"u,omitempty"` // how often its level, or what it is subscribed to, has changed
 	Moved   bool     `json:"m,omitempty"` // it came from another store
 	Ended   bool     `json:"x,omitempty"` // the session has ended, which a store is to remember
 

@@ -46,6 +46,8 @@ func (ss *Sessions) Remember(s *Session, m *mcp.Message) error {
 		case "logging/setLevel":
 			if mcp.LogLevel(level) {
 				r.Level = level
+				r.Set++ // by which of two records one is known to be newer
+				r.said.set = r.Set
 			}
 		default:
 			r.subscribe(uri, m.Method == "resources/subscribe") // what finds no room now holds here alone

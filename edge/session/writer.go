@@ -19,6 +19,8 @@ const keepEvery = 50 * time.Millisecond
 
 // logWriter writes logs of streams into a store.
 type logWriter struct {
+	writing sync.Mutex // one writes at a time, so that the newest text of a log stays
+
 	wake chan struct{} // holds one while there is something to write
 
 	fresh chan struct{} // holds one while there is a log among it that the store does not have
@@ -86,6 +88,8 @@ func (k *logWriter) run(ctx context.Context, t *Store) {
 // write writes what has changed. What the store does not take is lost to it: the
 // edge that has the stream still has the log.
 func (k *logWriter) write(t *Store) {
+	k.writing.Lock()
+	defer k.writing.Unlock()
 	k.mu.Lock()
 	changed, gone := k.changed, k.gone
 	k.changed, k.gone = make(map[*Log]struct{}), nil

@@ -103,10 +103,11 @@ func (h *HTTP) Call() (over func()) {
 func (h *HTTP) keep() {
 	defer close(h.over)
 	defer edge.Contain(h.Log, "server")
+	first := time.Now()
 	for h.life.Err() == nil {
 		began := time.Now()
 		how, said := h.live()
-		if h.life.Err() != nil || !h.ended(began, how, said) {
+		if h.life.Err() != nil || !h.ended(first, began, how, said) {
 			return
 		}
 		h.mu.Lock()
@@ -168,10 +169,7 @@ func (h *HTTP) live() (how string, said []string) {
 // ended; "" for a server that has ended by itself, as exit says.
 func (h *HTTP) serve(p Process, exited chan Exit, exit *Exit) (why string) {
 	h.mu.Lock()
-	within := h.Introduction
-	if !h.known {
-		within = max(h.First, within)
-	}
+	within := h.mayTake()
 	h.mu.Unlock()
 	late, tick := time.NewTimer(within), time.NewTicker(listens)
 	defer late.Stop()
@@ -285,8 +283,17 @@ func (h *HTTP) tell() {
 	h.news = make(chan struct{})
 }
 
-// ended notes how a life of the process ended. It reports false where there is no other.
-func (h *HTTP) ended(began time.Time, how string, said []string) bool {
+// mayTake is how long the server may take until it listens; h.mu is held.
+func (h *HTTP) mayTake() time.Duration {
+	if h.known {
+		return h.Introduction
+	}
+	return max(h.First, h.Introduction)
+}
+
+// ended notes how a life of the process ended, the first of which began at first. It reports false
+// where there is no other.
+func (h *HTTP) ended(first, began time.Time, how string, said []string) bool {
 	h.Log.Debug("process ended", "server", h.Name, "how", how, "stderr", lastOf(said))
 	h.tellUnstarted(how, h.Status().Ended)
 	h.mu.Lock()
@@ -299,8 +306,12 @@ func (h *HTTP) ended(began time.Time, how string, said []string) bool {
 		return false
 	case h.restart.fail(began, time.Now(), rand.Float64()):
 		h.is(Failed, told("ends again and again, last: ", how))
+	case h.now.State == Failed: // until it is there again: a longer rest is no other state
+		h.is(Failed, told("restarting, ended: ", how))
 	case h.now.State != Starting:
 		h.is(Unhealthy, told("restarting, ended: ", how))
+	case time.Since(first) >= h.mayTake(): // whoever waits for its start is told; it is tried on
+		h.is(Failed, told("is not there in its time, last: ", how))
 	}
 	return true
 }

@@ -217,6 +217,11 @@ func TestHTTPServerThatFails(t *testing.T) {
 	if body := string(r.Answer()); strings.Contains(body, "secret") {
 		t.Errorf("a call is answered %s", body)
 	}
+	late := startSite(t, "deafen", func(c *stdio.Config) { c.Introduction, c.Timeout = 500*time.Millisecond, time.Second })
+	await(t, "it is not there in its time", func() bool { return late.server.Status().State == stdio.Failed })
+	if n := late.server.Status().Restarts; n > 1 {
+		t.Errorf("it was started %d times more before that was told", n)
+	}
 }
 
 type broken struct{}

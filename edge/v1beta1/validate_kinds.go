@@ -41,6 +41,10 @@ func (o *MCPServer) Validate() field.ErrorList {
 		f.secret(p, &SecretRef{r.Name, r.Key})
 		if r.TargetEnvName != "" {
 			f.envName(p.Child("targetEnvName"), r.TargetEnvName, targets)
+		} else if targets[r.Key] { // which is the name of the variable then
+			f.add(field.Required(p.Child("targetEnvName"), "the variable that has the name of its key is another secret's"))
+		} else {
+			targets[r.Key] = true
 		}
 	}
 	f.volumes(p.Child("volumes"), s.Volumes)

@@ -811,3 +811,37 @@ func TestStateThatCannotBeMade(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// removing is an edge that is told of what was removed.
+type removing struct {
+	*played
+	removed func(name string)
+}
+
+func (r *removing) Removed(name string) { r.removed(name) }
+
+// What was kept for a workload goes before another one has its name.
+func TestNameIsFreeAtTheEnd(t *testing.T) {
+	e := &removing{played: &played{}}
+	k, err := Open(KeeperOptions{Paths: pathsAt(t, t.TempDir()), Edge: e, Log: slog.New(slog.DiscardHandler), Version: "test", Boot: "one"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.Close)
+	told := 0
+	e.removed = func(string) {
+		told++
+		if err := k.Run(t.Context(), describe("a"), false, time.Minute, nil); code(err) != CodeTaken {
+			t.Errorf("while it is removed: %v", err)
+		}
+	}
+	if err := k.Run(t.Context(), describe("a"), false, time.Minute, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Remove(t.Context(), "a", RemoveOptions{}, nil); err != nil || told != 1 {
+		t.Fatal(err, told)
+	}
+	if err := k.Run(t.Context(), describe("a"), false, time.Minute, nil); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}

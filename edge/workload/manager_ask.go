@@ -182,7 +182,10 @@ var errStopped = &Error{Code: CodeStart, Message: "it was stopped while it start
 func (k *Keeper) Remove(ctx context.Context, name string, o RemoveOptions, told func(Event)) error {
 	manifest, err := k.remove(ctx, name, o.Force, k.removed, told)
 	if err == nil && !o.KeepImage {
-		k.forget(ctx, name, manifest, steps(told))
+		// Also where nobody waits any longer: no later command would find it.
+		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), forgetWithin)
+		k.forget(own, name, manifest, steps(told))
+		cancel()
 	}
 	if err == nil && told != nil {
 		told(Event{Time: time.Now(), Text: "removed " + name, State: Removing})
@@ -240,12 +243,9 @@ func (k *Keeper) remove(ctx context.Context, name string, force bool, after func
 		return nil, w.last(err, told)
 	}
 	w.to(Removing, "")
-	if err := w.discard(); err != nil {
+	if err := w.discard(after); err != nil {
 		w.to(Failed, err.Error())
 		return nil, w.last(err, told)
-	}
-	if after != nil {
-		after(name)
 	}
 	return manifest, nil
 }
@@ -266,3 +266,6 @@ func (k *Keeper) Logs(ctx context.Context, name string, o LogOptions, line func(
 	logs.Read(filepath.Join(k.Paths.Workloads(), name), o, done.Done(), line)
 	return nil
 }
+
+// forgetWithin is how long what was kept for a workload may take to be removed.
+const forgetWithin = time.Minute

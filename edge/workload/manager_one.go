@@ -77,6 +77,7 @@ func (w *one) wanted() bool {
 // adopt takes up what the directory of a workload says.
 func (w *one) adopt(f *folder) {
 	sweep(f.path)
+	_ = os.RemoveAll(filepath.Join(f.path, "sock")) // of starts that a kill has cut: nobody listens there
 	w.mu.Lock()
 	w.folder = f
 	w.mu.Unlock()

@@ -41,7 +41,7 @@ func (w *one) begin(fresh bool) *attempt {
 		var e *Error
 		stays := errors.As(a.err, &e) && (e.Code == CodeStart || e.Code == CodeLogin || e.Code == CodeLocked)
 		if fresh && a.err != nil && !stays && ctx.Err() == nil {
-			if err := w.discard(); err != nil {
+			if err := w.discard(nil); err != nil {
 				w.k.Log.Warn("what was refused is not removed", "workload", w.name, "error", err)
 			}
 		}
@@ -256,8 +256,9 @@ func (w *one) shut(within time.Duration) error {
 	return err
 }
 
-// discard removes a workload. The caller has the turn.
-func (w *one) discard() error {
+// discard removes a workload. The caller has the turn. before is called while no other one of the
+// manager can take its name yet, unless it is nil.
+func (w *one) discard(before func(name string)) error {
 	w.mu.Lock()
 	open, f := w.open, w.folder
 	w.mu.Unlock()
@@ -276,6 +277,9 @@ func (w *one) discard() error {
 	w.open = false
 	w.mu.Unlock()
 	if err == nil {
+		if before != nil {
+			before(w.name)
+		}
 		w.forget()
 	}
 	return err

@@ -300,3 +300,17 @@ func TestTime(t *testing.T) {
 		}
 	}
 }
+
+// The client of a call in a call that was passed on is in the latter's own words.
+func TestClientOfAPassedCall(t *testing.T) {
+	said := func(name string) *edge.Exchange {
+		return exchange(t, "tools/call", `{"name":"flow","_meta":{"`+mcp.MetaClientInfo+`":{"name":"`+name+`","version":"1"}}}`)
+	}
+	passed := said("mine")
+	passed.Parent, passed.Passed = said("another"), true // whose memory is the next request's by now
+	x := call(t, "echo", `{}`)
+	x.Parent = passed
+	if r := one(t, parse(t, config(logFileName(t))), x, answers(t, 200, good)); r.Subjects["client_name"] != "mine" {
+		t.Errorf("%+v", r.Subjects)
+	}
+}

@@ -217,7 +217,9 @@ func clientInfo(e *entry) []byte {
 	m := e.m
 	if e.x != nil && (m == nil || e.x.Parent != nil) {
 		x := e.x
-		for x.Parent != nil {
+		// What is made in the place of the client's message has what that says of the client, and
+		// may outlive it: the memory of a request is another's once it was answered.
+		for x.Parent != nil && !x.Passed {
 			x = x.Parent
 		}
 		m = x.Request

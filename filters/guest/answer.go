@@ -17,6 +17,7 @@ func (h *openFilters) response(ctx context.Context, x *edge.Exchange, w *scratch
 	if !a.matches(a.want, s.method, s.tool, s.backend) || a.calls(ctx, x) {
 		return nil
 	}
+	s.tool = a.told(a.want, &s)
 	raw := r.Whole()
 	switch r.Kind {
 	case mcp.Result:

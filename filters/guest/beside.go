@@ -66,6 +66,7 @@ func (a *subscriber) judge(ctx context.Context, x *edge.Exchange, w *scratch, p 
 	if !a.mayMatch(a.want, s.method, s.tool, s.backend) || a.calls(ctx, x) {
 		return nil
 	}
+	s.tool = a.told(a.want, &s)
 	from := senderOf(x)
 	if p.from == abi.FromServer {
 		from.Backend = x.Server + "/" + s.backend

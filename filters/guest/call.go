@@ -131,21 +131,40 @@ func (w *scratch) about(x *edge.Exchange) subject {
 	if x.Target != nil {
 		s.backend = x.Target.Backend
 	}
-	member := mcp.MethodOf(m.Method).Target
+	name, uri := named(m)
+	s.uri = uri || x.Target != nil && (x.Target.Thing == edge.Resource || x.Target.Thing == edge.Template)
 	switch {
 	case x.Target != nil && x.Target.Thing != edge.NoThing:
 		w.tool = append(w.tool[:0], x.Target.Name...)
 		s.tool = w.tool
-	case member != "":
-		if name := m.Get(member).Of(m.Raw); len(name) > 1 && name[0] == '"' {
-			w.tool = append(w.tool[:0], mcp.Unquote(name[1:len(name)-1])...)
-			s.tool = w.tool
-		} else if x.Name != "" {
-			w.tool = append(w.tool[:0], x.Name...)
-			s.tool = w.tool
-		}
+	case len(name) > 1 && name[0] == '"':
+		w.tool = append(w.tool[:0], mcp.Unquote(name[1:len(name)-1])...)
+		s.tool = w.tool
+	case mcp.MethodOf(m.Method).Target != "" && x.Name != "":
+		w.tool = append(w.tool[:0], x.Name...)
+		s.tool = w.tool
 	}
 	return s
+}
+
+// named returns the JSON text of the name in a message, and whether it is that of a
+// resource: what a catalog says where there is one, and a bare server has none.
+func named(m *mcp.Message) (name []byte, uri bool) {
+	member := mcp.MethodOf(m.Method).Target
+	switch m.Method {
+	case "completion/complete":
+		ref := m.Get("ref").Of(m.Raw)
+		if mcp.String(mcp.Lookup(ref, "type")) == "ref/resource" {
+			return mcp.Lookup(ref, "uri"), true
+		}
+		return mcp.Lookup(ref, "name"), false
+	case "resources/subscribe", "resources/unsubscribe": // which no header mirrors
+		member = "uri"
+	}
+	if member == "" {
+		return nil, false
+	}
+	return m.Get(member).Of(m.Raw), member == "uri"
 }
 
 // request asks a program about a request and applies its operations.
@@ -154,6 +173,7 @@ func (h *openFilters) request(ctx context.Context, x *edge.Exchange, w *scratch,
 	if !a.matches(a.want, s.method, s.tool, s.backend) || a.calls(ctx, x) {
 		return nil
 	}
+	s.tool = a.told(a.want, &s)
 	m := x.Request
 	s.arguments = m.Params.Of(m.Raw)
 	allowed := these(abi.OpDeny)
@@ -198,6 +218,12 @@ func (h *openFilters) change(ctx context.Context, x *edge.Exchange, w *scratch, 
 	if err != nil {
 		return a.broke(abi.OnCallRequest, senderOf(x), err)
 	}
+	ready := x.Ready
+	if c.result != nil { // before the message changes: all is applied, or nothing
+		if ready, err = answered(x, c.result); err != nil {
+			return a.broke(abi.OnCallRequest, senderOf(x), fmt.Errorf("respond: %w", err))
+		}
+	}
 	if c.edited || c.tool != "" || c.backend != "" {
 		if err := h.redirect(ctx, x, a, &c); err != nil {
 			var not *impossible
@@ -207,14 +233,7 @@ func (h *openFilters) change(ctx context.Context, x *edge.Exchange, w *scratch, 
 			return err
 		}
 	}
-	if c.result != nil {
-		r, err := answered(x, c.result)
-		if err != nil {
-			return a.broke(abi.OnCallRequest, senderOf(x), fmt.Errorf("respond: %w", err))
-		}
-		x.Ready = r
-	}
-	x.Forward, x.Attributes = c.forward, x.Attributes.With(set)
+	x.Ready, x.Forward, x.Attributes = ready, c.forward, x.Attributes.With(set)
 	if c.carry != nil {
 		w.carry = append(w.carry, carried{a.program, c.carry})
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/weir-edge/weir/edge/edgetest/heavy"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/sdk/abi"
+	"github.com/weir-edge/weir/wasm"
 )
 
 // TestZ03Operations: what a guest says of a large value costs no more than to
@@ -246,5 +247,58 @@ func TestZ05Globs(t *testing.T) {
 		if fits(globs, []byte(uri)) != want {
 			t.Errorf("%s: not %v", uri, want)
 		}
+	}
+}
+
+// TestZ05Told: a program is told the name of a resource that the globs of its functions match,
+// however the client has written it.
+func TestZ05Told(t *testing.T) {
+	globs := []string{"file:///secret/*"}
+	p, w := &program{spec: &Spec{}}, &want{on: []wasm.Subscription{{Hook: abi.OnMessage, Tools: globs}}}
+	for _, uri := range []string{"file:///secret/x", "FILE:///secret/x", "file:/secret/x", "file:///public/../secret/x", "file:///%73ecret/x", "file:///secret/x#y", "file:///public/%2e%2e/secret"} {
+		if told := p.told(w, &subject{tool: []byte(uri), uri: true}); len(told) > 0 && !anyGlob(globs, told) {
+			t.Errorf("%s is told as %s, which the guest's own look refuses", uri, told)
+		}
+	}
+	for _, raw := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"file:///secret/x"}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"completion/complete","params":{"ref":{"type":"ref/resource","uri":"file:///secret/x"},"argument":{"name":"a","value":""}}}`,
+	} {
+		m, err := mcp.Decode([]byte(raw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := newScratch()
+		if s := w.about(&edge.Exchange{Request: m, Target: &edge.Target{Backend: "b"}}); string(s.tool) != "file:///secret/x" || !s.uri {
+			t.Errorf("%s: named %q", m.Method, s.tool)
+		}
+		w.free()
+	}
+}
+
+// asking is an engine that says what its program subscribes to, and no more.
+type asking struct {
+	Engine
+	list []wasm.Subscription
+}
+
+func (a asking) Subscriptions() []wasm.Subscription { return a.list }
+
+// No subscription takes from another what that is to be told.
+func TestInlineLimits(t *testing.T) {
+	for _, c := range []struct{ a, b, want uint64 }{{0, 1000, 0}, {1000, 0, 0}, {10, 20, 20}, {20, 10, 20}, {0, 0, 0}} {
+		p := program{spec: &Spec{}, guest: asking{list: []wasm.Subscription{{Hook: abi.OnCallRequest, InlineLimit: c.a}, {Hook: abi.OnCallRequest, InlineLimit: c.b}}}}
+		if err := p.subscribe(); err != nil || p.wants[abi.OnCallRequest].limit != c.want {
+			t.Errorf("%d and %d: %d, %v", c.a, c.b, p.wants[abi.OnCallRequest].limit, err)
+		}
+	}
+}
+
+// Whom a program sees as two the cache does, too.
+func TestKeyOfTenants(t *testing.T) {
+	one := &edge.Identity{Claims: map[string]any{"tenant": "a"}}
+	list := &edge.Identity{Claims: map[string]any{"tenant": []any{"a"}}}
+	if keyOf(one, abi.VariesByTenant) == keyOf(list, abi.VariesByTenant) {
+		t.Error("a program sees two clients, and the cache one")
 	}
 }

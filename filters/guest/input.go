@@ -59,6 +59,7 @@ func (w *scratch) left(p *program) []byte {
 type subject struct {
 	method    string
 	tool      []byte
+	uri       bool // tool is the URI of a resource
 	backend   string
 	arguments []byte // JSON text
 	result    []byte // JSON text

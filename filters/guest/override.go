@@ -53,7 +53,8 @@ func keyOf(id *edge.Identity, varies uint8) string {
 	if id == nil || varies == abi.VariesByNone {
 		return ""
 	}
-	parts := []string{names(id.Claims[claimTenant])}
+	tenant, _ := id.Claims[claimTenant].(string) // as programs are told it: a list of tenants is none
+	parts := []string{tenant}
 	if varies >= abi.VariesByGroups {
 		parts = append(parts, names(groupsOf(id)), names(id.Claims[claimRoles]))
 	}

@@ -115,7 +115,10 @@ func (p *program) subscribe() error {
 			w.keep = s.Cache
 		}
 		w.blocking, w.hold = w.blocking || s.Blocking, w.hold || s.Hold
-		w.limit, w.varies = max(w.limit, s.InlineLimit), max(w.varies, s.VariesBy)
+		if len(w.on) == 1 || s.InlineLimit == 0 || w.limit != 0 && s.InlineLimit > w.limit {
+			w.limit = s.InlineLimit // 0 is the host's limit, and the largest
+		}
+		w.varies = max(w.varies, s.VariesBy)
 		for _, name := range s.Headers {
 			if secret(name) && !p.spec.granted(abi.GrantIdentity) {
 				return fmt.Errorf("it wants the header %s, which holds a credential: grant identity, or use another %s", name, p.spec.instead("script", "module"))
@@ -197,6 +200,26 @@ func fits(patterns []string, tool []byte) bool {
 func uriFits(patterns []string, uri string) bool {
 	r, ok := mcp.ReadURI(uri)
 	return !ok || anyGlob(patterns, r.Canonical) || slices.ContainsFunc(r.Others, func(name string) bool { return anyGlob(patterns, name) })
+}
+
+// told is the name that a program hears of. The functions of an SDK look at their globs once more,
+// and know one spelling of a URI: they get the one that is matched, and for a URI that can be
+// anything none, which fits all of their globs.
+func (p *program) told(w *want, s *subject) []byte {
+	globs := func(one wasm.Subscription) bool { return len(one.Tools) > 0 }
+	if !s.uri || bytes.IndexByte(s.tool, ':') < 0 || !slices.ContainsFunc(w.on, globs) {
+		return s.tool
+	}
+	r, ok := mcp.ReadURI(string(s.tool))
+	if !ok {
+		return nil
+	}
+	for _, name := range append([]string{r.Canonical, string(s.tool)}, r.Others...) {
+		if slices.ContainsFunc(w.on, func(one wasm.Subscription) bool { return globs(one) && anyGlob(one.Tools, name) }) {
+			return []byte(name)
+		}
+	}
+	return s.tool
 }
 
 // observes reports that the program's operations are not applied.

@@ -61,3 +61,9 @@ func (c *clock) now() time.Time {
 	}
 	return time.Unix(0, steady)
 }
+
+// wall is what the wall clock says, be it believed or not.
+func (c *clock) wall() time.Time {
+	wall, _ := c.read()
+	return time.Unix(0, wall)
+}

@@ -461,7 +461,7 @@ func (g *Gate) rules(now time.Time, access, introspected bool) rules {
 	s := &g.incoming.spec
 	return rules{
 		issuer: s.Issuer, audience: s.Audience, namespace: s.Namespace, account: s.Account,
-		now: now, access: access, introspected: introspected,
+		now: now, wall: g.clock.wall(), access: access, introspected: introspected,
 	}
 }
 

@@ -123,8 +123,9 @@ type rules struct {
 	issuer, audience   string
 	namespace, account string
 	now                time.Time
-	access             bool // the token itself says that it is an access token
-	introspected       bool // the issuer was asked: exp and iss may be absent
+	wall               time.Time // what the wall clock says, which now may not believe yet
+	access             bool      // the token itself says that it is an access token
+	introspected       bool      // the issuer was asked: exp and iss may be absent
 
 	// issuer is "" where whoever is asked vouches for tokens of any issuer.
 }
@@ -225,6 +226,12 @@ func (c *claims) times(o members, r rules) error {
 			return errors.New("exp: it is over")
 		}
 	}
+	// A machine that has slept finds its clock ahead, and does not believe it for a while. Who gets
+	// a new token then has one that was issued by the true time: it is not of the future.
+	latest := r.now
+	if r.wall.After(latest) {
+		latest = r.wall
+	}
 	for _, name := range []string{"nbf", "iat"} {
 		if !o.has(name) {
 			continue
@@ -233,7 +240,7 @@ func (c *claims) times(o members, r rules) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		if t.After(r.now.Add(skew)) {
+		if t.After(latest.Add(skew)) {
 			return fmt.Errorf("%s: in the future", name)
 		}
 	}

@@ -8,6 +8,7 @@
 package workflow
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -83,6 +84,10 @@ func (w *Workflow) Name() string { return w.tool.Name }
 
 // Show returns the text of the program. It means the same when it is given as script.
 func (w *Workflow) Show() string { return w.text }
+
+// MarshalJSON writes the composite tool that it was compiled from, which is all that it is made
+// of: by that an edge tells the workflow of a plan from that of the plan before.
+func (w *Workflow) MarshalJSON() ([]byte, error) { return json.Marshal(w.tool) }
 
 // Tools returns the tools that steps call, in the order of the text.
 func (w *Workflow) Tools() []StepTool { return slices.Clone(w.tools) }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
@@ -20,7 +21,7 @@ import (
 const (
 	maxPublished   = 64 // connections of one workload at a time; more are closed
 	publishDial    = 10 * time.Second
-	publishedClose = 10 * time.Second // for the other direction, when one has ended
+	publishedClose = 10 * time.Second // in which nothing moves in the other direction, when one has ended
 )
 
 // reached is a sandbox or a container, in which a port is connected to.
@@ -238,8 +239,9 @@ func (o *published) carry(c net.Conn, port int) {
 	}
 	defer o.drop(to)
 	ends := make(chan struct{}, 2)
+	var moved atomic.Int64
 	pass := func(to, from net.Conn) {
-		_, _ = io.Copy(to, from)
+		_, _ = io.Copy(counted{to, &moved}, from)
 		if half, ok := to.(interface{ CloseWrite() error }); ok {
 			_ = half.CloseWrite()
 		}
@@ -248,12 +250,31 @@ func (o *published) carry(c net.Conn, port int) {
 	go pass(to, c)
 	go pass(c, to)
 	<-ends
-	select {
-	case <-ends:
-	case <-time.After(publishedClose):
-		_, _ = c.Close(), to.Close()
-		<-ends
+	for {
+		before := moved.Load()
+		select {
+		case <-ends:
+			return
+		case <-time.After(publishedClose):
+		}
+		if moved.Load() == before {
+			_, _ = c.Close(), to.Close()
+			<-ends
+			return
+		}
 	}
+}
+
+// counted counts what is written.
+type counted struct {
+	io.Writer
+	n *atomic.Int64
+}
+
+func (c counted) Write(b []byte) (int, error) {
+	n, err := c.Writer.Write(b)
+	c.n.Add(int64(n))
+	return n, err
 }
 
 // close ends what the workload publishes, but for what a later start of it has taken over. What

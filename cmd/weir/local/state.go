@@ -79,7 +79,7 @@ func (d *Doors) Meet(ctx context.Context, name string) error {
 		return nil
 	case err == nil || ctx.Err() != nil:
 		return err
-	case local == nil && b.Personal() && edge.KindOf(err) == edge.Unauthenticated:
+	case b.WantsUser(err) || b.Personal() && edge.KindOf(err) == edge.Unauthenticated:
 		return nil // it answers to users alone, so it lives
 	}
 	return one.why(err)

@@ -80,6 +80,13 @@ func ParseTokens(text []byte) *Tokens {
 // left is how long the record lives.
 func (r *record) left(now time.Time) time.Duration { return max(at(r.End).Sub(now), time.Second) }
 
+// pauses reports whether nobody is to try now. A pause that would last longer than any does was
+// written by a clock that is ahead of this one, or has been set back since: it is over.
+func (r *record) pauses(now time.Time) bool {
+	left := at(r.Pause).Sub(now)
+	return 0 < left && left <= retryPause
+}
+
 func nanos(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

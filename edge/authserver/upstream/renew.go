@@ -56,9 +56,9 @@ func (v *Vault) look(ctx context.Context, p spot, f *flight) (*Tokens, error) {
 		switch {
 		case !due && !over, !over && r.Refresh == "":
 			return v.saw(p, r), nil
-		case now.Before(at(r.Pause)) && over:
+		case r.pauses(now) && over:
 			return nil, unavailable(op, errors.New("it did not renew the tokens a moment ago"))
-		case now.Before(at(r.Pause)):
+		case r.pauses(now):
 			return v.saw(p, r), nil
 		case r.Refresh == "":
 			err := v.end(ctx, p, r, &Gone{p.provider, "the access token has ended, and there is no refresh token"})

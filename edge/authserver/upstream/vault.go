@@ -299,17 +299,22 @@ func (v *Vault) Tokens(ctx context.Context, grant, provider string) (*Tokens, er
 }
 
 // Peek returns what there is of a grant and a provider now, and renews nothing; nil for nothing
-// that can be used. It asks the records each time.
+// that can be used. Of tokens that nobody has judged yet there are the claims of those before them
+// alone: the user is who it was until a refresh says otherwise. It asks the records each time.
 func (v *Vault) Peek(ctx context.Context, grant, provider string) (*Tokens, error) {
 	p := spot{grant, provider}
 	text, err := v.options.Records.Get(ctx, p.key())
 	if err != nil {
 		return nil, err
 	}
-	if r := readRecord(text); r != nil && r.Gone == "" && !r.Raw {
+	switch r := readRecord(text); {
+	case r == nil || r.Gone != "" || r.Raw && r.Claims == nil:
+		return nil, nil
+	case r.Raw:
+		return &Tokens{Claims: ParseClaims(r.Claims)}, nil
+	default:
 		return v.saw(p, r), nil
 	}
-	return nil, nil
 }
 
 // fly joins the look that is under way, or starts one. The caller holds the lock.

@@ -851,3 +851,63 @@ func BenchmarkSeen(b *testing.B) {
 }
 
 var _ edge.Upstreams = (*upstream.Vault)(nil)
+
+// TestPauseOfAnotherClock: after a failure at a replica whose clock is ahead the others try again.
+func TestPauseOfAnotherClock(t *testing.T) {
+	w := newWorld(t)
+	ahead := w.replica(t, w.kept, func() time.Time { return w.clock.Now().Add(10 * time.Minute) })
+	one := w.replica(t, w.kept, w.clock.Now)
+	w.keeps(t, one, "g")
+	w.clock.forward(2 * time.Hour)
+	w.spoils("/token", say(http.StatusServiceUnavailable, planted))
+	if _, err := ahead.Tokens(t.Context(), "g", "hub"); edge.KindOf(err) != edge.Unavailable {
+		t.Fatal(err)
+	}
+	w.spoils("/token", nil)
+	if tokens, err := one.Tokens(t.Context(), "g", "hub"); err != nil || tokens.Access == "access-1" {
+		t.Errorf("%+v, %v", tokens, err)
+	}
+}
+
+// TestClaimsWhileRenewed: policies go on with what they read before while new tokens are kept and
+// not judged, also where whoever renewed them was killed.
+func TestClaimsWhileRenewed(t *testing.T) {
+	w := newWorld(t)
+	c, _ := upstream.Parse(field.NewPath("u"), w.oidc(nil), redirect)
+	c.Claims = true
+	p, err := upstream.New(c, upstream.Env{Reach: edge.Reach{CAs: w.CA}, Secrets: secrets(secret)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	killed := &counted{Records: w.kept}
+	var vaults []*upstream.Vault
+	for _, kept := range []upstream.Records{killed, w.kept} {
+		v := upstream.NewVault(upstream.VaultOptions{Issuer: ours, Providers: []*upstream.Provider{p}, Records: kept, Now: w.clock.Now})
+		t.Cleanup(v.Close)
+		vaults = append(vaults, v)
+	}
+	t.Cleanup(p.Close)
+	tokens, _, err := w.login(t, p)
+	if err == nil {
+		err = vaults[0].Keep(t.Context(), "g", "corp", tokens, w.clock.Now().Add(24*time.Hour))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := killed.updates.Load()
+	dies := func(n int64) error {
+		if n > start+2 { // after its lease, and what it heard
+			return errDead
+		}
+		return nil
+	}
+	killed.fails.Store(&dies)
+	w.clock.forward(2 * time.Hour)
+	if _, err := vaults[0].Tokens(t.Context(), "g", "corp"); err == nil {
+		t.Fatal("a killed replica answers")
+	}
+	got, err := vaults[1].Peek(t.Context(), "g", "corp")
+	if err != nil || got == nil || fmt.Sprint(got.Claims["groups"]) != "[eng]" || got.Access+got.Refresh+got.ID != "" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
