@@ -268,9 +268,16 @@ func TestScriptYield(t *testing.T) {
 			return nil
 		}
 	}
-	var f *Failure
-	if _, used, err := p.Run(t.Context(), r); !errors.As(err, &f) || f.Reason != Deadline || used.CPU > 60*time.Millisecond {
-		t.Errorf("ended by %v after %v", err, used.CPU)
+	for try := 1; ; try++ { // what else the machine does may make a slice longer, and not each time
+		rests = 0
+		var f *Failure
+		_, used, err := p.Run(t.Context(), r)
+		if late := used.CPU > 60*time.Millisecond; late && try < 3 {
+			continue
+		} else if !errors.As(err, &f) || f.Reason != Deadline || late {
+			t.Errorf("ended by %v after %v", err, used.CPU)
+		}
+		break
 	}
 	if rests < 100 {
 		t.Errorf("%d rests", rests) // of 1 ms each, in 50 ms of work
