@@ -135,9 +135,10 @@ func addFolders(files *fsnotify.Watcher, config string) error {
 func matters(config string, event fsnotify.Event) bool {
 	path := event.Name
 	if info, err := os.Stat(config); err == nil && info.IsDir() {
-		// What is only written to and is no manifest may be a log beside them: a reload for each
-		// line of it would log the next one.
-		if event.Op&^(fsnotify.Write|fsnotify.Chmod) == 0 && !slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(path))) {
+		// What is only written to, and is no manifest and no certificate, may be a log beside them: a
+		// reload for each line of it would log the next one.
+		kinds := []string{".yaml", ".yml", ".json", ".pem", ".crt", ".cer"}
+		if event.Op&^(fsnotify.Write|fsnotify.Chmod) == 0 && !slices.Contains(kinds, strings.ToLower(filepath.Ext(path))) {
 			return false
 		}
 		below, err := filepath.Rel(config, path)

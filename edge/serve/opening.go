@@ -61,7 +61,9 @@ func (o *opening) open() (*server, func(), error) {
 	}
 	return o.edge.world.servers.Get(digest, func() (*server, func(), error) {
 		s, err := o.make()
-		s.digest, s.planned = digest, o.said()
+		if s.digest = digest; o.edge.given.doors {
+			s.planned = o.said()
+		}
 		return s, s.close, err
 	})
 }

@@ -30,7 +30,7 @@ type server struct {
 
 	edge      *Edge
 	digest    string // of what it is made from
-	planned   string // the digest of what the plan says of it
+	planned   string // the digest of what the plan says of it, where all doors are of plans
 	info      []byte // JSON text: serverInfo
 	secrets   edge.Secrets
 	trusts    []byte                    // certificates in PEM that its own requests trust, besides those of the process

@@ -131,12 +131,15 @@ func (w *scratch) about(x *edge.Exchange) subject {
 	if x.Target != nil {
 		s.backend = x.Target.Backend
 	}
-	name, uri := named(m)
-	s.uri = uri || x.Target != nil && (x.Target.Thing == edge.Resource || x.Target.Thing == edge.Template)
-	switch {
-	case x.Target != nil && x.Target.Thing != edge.NoThing:
+	if x.Target != nil && x.Target.Thing != edge.NoThing {
+		s.uri = x.Target.Thing == edge.Resource || x.Target.Thing == edge.Template
 		w.tool = append(w.tool[:0], x.Target.Name...)
 		s.tool = w.tool
+		return s
+	}
+	var name []byte
+	name, s.uri = named(m)
+	switch {
 	case len(name) > 1 && name[0] == '"':
 		w.tool = append(w.tool[:0], mcp.Unquote(name[1:len(name)-1])...)
 		s.tool = w.tool

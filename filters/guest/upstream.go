@@ -24,6 +24,7 @@ func (h *openFilters) upstream(ctx context.Context, x *edge.Exchange, backend st
 			if !a.matches(a.want, s.method, s.tool, s.backend) {
 				continue
 			}
+			s.tool = a.told(a.want, &s)
 			ops, err := a.leaving(ctx, hook, x, w, &s)
 			if err == nil {
 				lines, chosen, err = a.headers(hook, x, lines, chosen, ops)

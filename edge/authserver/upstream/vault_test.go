@@ -34,6 +34,18 @@ type counted struct {
 	fails         atomic.Pointer[func(update int64) error] // nil for never
 }
 
+// dies has all updates fail after so many more, as where a replica is killed.
+func (c *counted) dies(after int64) {
+	last := c.updates.Load() + after
+	fails := func(n int64) error {
+		if n > last {
+			return errDead
+		}
+		return nil
+	}
+	c.fails.Store(&fails)
+}
+
 func (c *counted) Get(ctx context.Context, key string) ([]byte, error) {
 	c.gets.Add(1)
 	return c.Records.Get(ctx, key)
@@ -371,22 +383,26 @@ func TestRefusedByABackend(t *testing.T) {
 // the new one, and the provider is asked once.
 func TestRefusedAtTwoReplicas(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
-		one, two := w.replica(t, w.kept, w.clock.Now), w.replica(t, w.kept, w.clock.Now)
+		looks := &counted{Records: w.kept}
+		one, two := w.replica(t, w.kept, w.clock.Now), w.replica(t, looks, w.clock.Now)
 		who := &edge.Identity{Issuer: ours, Subject: "alice", Claims: map[string]any{"tsid": "g"}}
 		w.keeps(t, one, "g")
 		w.clock.forward(2 * time.Minute)
-		asked := make(chan struct{})
+		asked, waits := make(chan struct{}), make(chan struct{})
 		w.spoils("/token", func(rw http.ResponseWriter, r *http.Request) {
 			w.spoils("/token", nil)
 			close(asked)
-			time.Sleep(300 * time.Millisecond)
+			<-waits
 			w.ServeHTTP(rw, r)
 		})
 		before := w.count("/token")
-		first := make(chan error, 1)
+		first, second := make(chan error, 1), make(chan error, 1)
 		go func() { first <- one.Refused(t.Context(), who, "hub", "access-1") }()
 		<-asked
-		if err := two.Refused(t.Context(), who, "hub", "access-1"); err != nil {
+		go func() { second <- two.Refused(t.Context(), who, "hub", "access-1") }()
+		edgetest.Until(t, "the other replica to look again and again", func() bool { return looks.gets.Load() > 3 || len(second) > 0 })
+		close(waits)
+		if err := <-second; err != nil {
 			t.Error(err)
 		}
 		if tokens, err := two.Tokens(t.Context(), "g", "hub"); err != nil || tokens.Access != "access-2" {
@@ -458,14 +474,7 @@ func TestKilled(t *testing.T) {
 				killed := &counted{Records: w.kept}
 				one := w.replica(t, killed, w.clock.Now)
 				w.keeps(t, one, "g")
-				start := killed.updates.Load()
-				dies := func(n int64) error {
-					if n > start+1 { // after its lease
-						return errDead
-					}
-					return nil
-				}
-				killed.fails.Store(&dies)
+				killed.dies(1) // after its lease
 				w.clock.forward(2 * time.Hour)
 				if _, err := one.Tokens(t.Context(), "g", "hub"); err == nil {
 					t.Fatal("a killed replica answers")
@@ -500,14 +509,7 @@ func TestKilledBeforeJudged(t *testing.T) {
 		killed := &counted{Records: w.kept}
 		one := w.replica(t, killed, w.clock.Now)
 		w.keeps(t, one, "g")
-		start := killed.updates.Load()
-		dies := func(n int64) error {
-			if n > start+2 { // after its lease, and what it heard
-				return errDead
-			}
-			return nil
-		}
-		killed.fails.Store(&dies)
+		killed.dies(2) // after its lease, and what it heard
 		w.clock.forward(2 * time.Hour)
 		if _, err := one.Tokens(t.Context(), "g", "hub"); err == nil {
 			t.Fatal("a killed replica answers")
@@ -894,14 +896,7 @@ func TestClaimsWhileRenewed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	start := killed.updates.Load()
-	dies := func(n int64) error {
-		if n > start+2 { // after its lease, and what it heard
-			return errDead
-		}
-		return nil
-	}
-	killed.fails.Store(&dies)
+	killed.dies(2) // after its lease, and what it heard
 	w.clock.forward(2 * time.Hour)
 	if _, err := vaults[0].Tokens(t.Context(), "g", "corp"); err == nil {
 		t.Fatal("a killed replica answers")

@@ -26,6 +26,6 @@ spec:
   image: %q
   args: [%q, %s]
   volumes: [{name: modules, hostPath: %q, mountPath: %[4]q, readOnly: true}]
-  run: {maxProcesses: 64}
+  run: {maxProcesses: 64, memory: 4Gi}
 `, "exec://"+s.Node, s.Module(npmEverything), server.npm, s.modules()), "--allow-workloads", "local", "--state-dir", state)
 }
