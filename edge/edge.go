@@ -41,6 +41,14 @@ type Exchange struct {
 	Record   string       // the id of its audit record, which those of the calls that are made for it name; "" where it has none yet
 	Decision any          // what the policies said of it, for the record; nil for nothing, or where nobody keeps records
 
+	// Info is what the client of a call that the edge answers itself says of itself in that
+	// call: JSON text, of its own memory, for the calls that are made for it and may go on
+	// when it was answered. Empty for nothing; nil for other exchanges.
+	Info []byte
+
+	// Matched is how many steps of matching URIs against templates the message has taken.
+	Matched int
+
 	// Attributes are what programs say of the principal as to this message alone.
 	// Identity and Head have more.
 	Attributes Attributes
@@ -123,7 +131,7 @@ func (x *Exchange) Reset() {
 	x.Parent, x.Server, x.Era, x.Request, x.Head, x.Session = nil, "", mcp.Legacy, nil, Head{}, nil
 	x.Identity, x.Target, x.View, x.Forward, x.Client, x.Capabilities = nil, nil, nil, nil, nil, nil
 	x.Name, x.Heard, x.Ready, x.Decision, x.Chosen, x.Batch, x.Attributes, x.Notes, x.Parked = "", nil, nil, nil, nil, 0, nil, nil, nil
-	x.Record = ""
+	x.Record, x.Info, x.Matched = "", nil, 0
 	x.answer.Forget()
 	x.answer.Status, x.answer.Shared, x.answered = 0, nil, false
 	if atomic.SwapInt32(&x.roomed, 0) == 1 {

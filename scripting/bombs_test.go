@@ -29,6 +29,7 @@ func bombs() []bomb {
 		compared = "a key or a side of a comparison has more than 10000 values"
 		steps    = "too many steps"
 	)
+	large := "x = int('9' * 4000)\n"
 	pairs := "t = ()\nfor i in range(40):\n  t = (t, t)\n"
 	return []bomb{
 		{"repeat a text", "return len('a' * n)", bytes},
@@ -60,6 +61,25 @@ func bombs() []bomb {
 		{"number by squaring", "x = 3\nfor i in range(n):\n  x = x * x", ""},
 		{"number by squaring in place", "x = 3\nfor i in range(n):\n  x *= x", ""},
 		{"number by shifting", "x = 1\nfor i in range(n):\n  x = x << 500", memory},
+		{"numbers that follow a large one", large + "return len([x + i for i in range(n)])", memory},
+		{"a large number and one", large + "return len([x + 1 for i in range(n)])", memory},
+		{"one and a large number", large + "return len([1 + x for i in range(n)])", memory},
+		{"a large number less one", large + "return len([x - 1 for i in range(n)])", memory},
+		{"one less a large number", large + "return len([1 - x for i in range(n)])", memory},
+		{"a large number, negative", large + "return len([-x for i in range(n)])", memory},
+		{"the complement of a large number", large + "return len([~x for i in range(n)])", memory},
+		{"the absolute value of a large number", large + "x = -x\nreturn len([abs(x) for i in range(n)])", memory},
+		{"a large number, shifted to the right", large + "return len([x >> 1 for i in range(n)])", memory},
+		{"bits of a large number", large + "return len([x & -1 for i in range(n)])", memory},
+		{"bits set in a large number", large + "return len([x | 1 for i in range(n)])", memory},
+		{"bits changed in a large number", large + "return len([x ^ 1 for i in range(n)])", memory},
+		{"a large number that is counted up", large + "l = []\nfor i in range(n):\n  x += 1\n  l.append(x)", memory},
+		{"a large number that is counted down", large + "l = []\nfor i in range(n):\n  x -= 1\n  l.append(x)", memory},
+		{"a large number that is shifted in place", large + "l = []\nfor i in range(n):\n  y = x\n  y >>= 1\n  l.append(y)", memory},
+		{"an element that is counted up", large + "l, y = [], [x]\nfor i in range(n):\n  y[0] += 1\n  l.append(y[0])", memory},
+		{"an element that is shifted in place", large + "l = []\nfor i in range(n):\n  y = [x]\n  y[0] >>= 1\n  l.append(y)", memory},
+		{"a large number of the text and one", "return len(['9' and " + strings.Repeat("9", 4000) + " + i for i in range(n)])", memory},
+		{"a large number of the text, negative", "return len([-" + strings.Repeat("9", 4000) + " for i in range(n)])", memory},
 		{"division of large numbers", "x = 1\nfor i in range(2000):\n  x = x << 500\nfor i in range(n):\n  y = x // 12345678901234567890123 % 9876543210987", memory},
 		{"text of a large number", "x = 3\nfor i in range(17):\n  x = x * x\nfor i in range(n):\n  y = str(x)", steps},
 		{"join", "s = 'a' * 1000000\nreturn len(','.join([s] * 3000))", bytes},

@@ -70,19 +70,21 @@ func rewrite(s syntax.Stmt) syntax.Stmt {
 
 func assignment(s *syntax.AssignStmt) syntax.Stmt {
 	if s.Op != syntax.EQ {
+		op := s.Op - syntax.PLUS_EQ + syntax.PLUS
 		target(s.LHS)
 		s.RHS = expr(s.RHS)
 		switch {
-		case (s.Op == syntax.PLUS_EQ || s.Op == syntax.MINUS_EQ) && isNumber(s.RHS), s.Op == syntax.SLASH_EQ, s.Op == syntax.GTGT_EQ:
+		case isLiteralOf(s.RHS, syntax.FLOAT), s.Op == syntax.SLASH_EQ:
 			return s // nothing large comes of it
-		case s.Op == syntax.PERCENT_EQ || s.Op == syntax.LTLT_EQ: // these look at any right side, fnRight as well
-			op := s.Op - syntax.PLUS_EQ + syntax.PLUS
-			switch x := unparen(s.LHS).(type) {
-			case *syntax.Ident:
+		case s.Op == syntax.PERCENT_EQ || s.Op == syntax.LTLT_EQ || s.Op == syntax.GTGT_EQ: // these look at any right side, fnRight as well
+			if x, ok := unparen(s.LHS).(*syntax.IndexExpr); ok {
+				return &syntax.ExprStmt{X: call(s.OpPos, fnAt+op.String(), x.X, x.Y, s.RHS)}
+			}
+			fallthrough
+		case isLiteralOf(s.RHS, syntax.INT): // no left side is changed in place by it, so that no fnRight is made for a counter
+			if x, ok := unparen(s.LHS).(*syntax.Ident); ok {
 				whole := call(s.OpPos, hidden+op.String(), &syntax.Ident{NamePos: x.NamePos, Name: x.Name}, s.RHS)
 				return &syntax.AssignStmt{OpPos: s.OpPos, Op: syntax.EQ, LHS: x, RHS: whole}
-			case *syntax.IndexExpr:
-				return &syntax.ExprStmt{X: call(s.OpPos, fnAt+op.String(), x.X, x.Y, s.RHS)}
 			}
 		}
 		s.RHS = call(s.OpPos, fnRight, s.RHS)
@@ -177,6 +179,9 @@ func expr(e syntax.Expr) syntax.Expr {
 		return call(e.Lbrack, fnNew, e)
 	case *syntax.UnaryExpr:
 		e.X = expr(e.X)
+		if (e.Op == syntax.MINUS || e.Op == syntax.TILDE) && !isNumber(e.X) {
+			return call(e.OpPos, fnNew, e)
+		}
 	case *syntax.BinaryExpr:
 		return operator(e)
 	case *syntax.DotExpr:
@@ -245,9 +250,19 @@ func isLiteral(e syntax.Expr) bool {
 	return ok
 }
 
+func isLiteralOf(e syntax.Expr, kind syntax.Token) bool {
+	l, ok := unparen(e).(*syntax.Literal)
+	return ok && l.Token == kind
+}
+
+// isNumber reports whether an expression is a number of the text that is not large.
 func isNumber(e syntax.Expr) bool {
 	l, ok := unparen(e).(*syntax.Literal)
-	return ok && (l.Token == syntax.INT || l.Token == syntax.FLOAT)
+	if !ok {
+		return false
+	}
+	_, small := l.Value.(int64) // a large one is a *big.Int
+	return small || l.Token == syntax.FLOAT
 }
 
 // operator rewrites an operator with two sides.
@@ -264,11 +279,15 @@ func operator(e *syntax.BinaryExpr) syntax.Expr {
 		if isLiteral(e.X) || isLiteral(e.Y) {
 			return e
 		}
-	case syntax.MINUS, syntax.AMP, syntax.PIPE, syntax.CIRCUMFLEX:
+	case syntax.MINUS:
+		if isLiteralOf(e.X, syntax.FLOAT) || isLiteralOf(e.Y, syntax.FLOAT) {
+			return e
+		}
+	case syntax.AMP: // no larger than a number that is not below zero
 		if isNumber(e.X) || isNumber(e.Y) {
 			return e
 		}
-	case syntax.STAR, syntax.PERCENT, syntax.SLASHSLASH, syntax.LTLT, syntax.IN:
+	case syntax.PIPE, syntax.CIRCUMFLEX, syntax.STAR, syntax.PERCENT, syntax.SLASHSLASH, syntax.LTLT, syntax.GTGT, syntax.IN:
 	default:
 		return e
 	}
@@ -313,7 +332,7 @@ func sum(e *syntax.BinaryExpr) syntax.Expr {
 	}
 	whole := expr(parts[0].x)
 	for i, s := range parts[1:] {
-		if isNumber(s.x) || isNumber(parts[i].x) && i == 0 {
+		if isLiteralOf(s.x, syntax.FLOAT) || isLiteralOf(parts[i].x, syntax.FLOAT) && i == 0 {
 			whole = &syntax.BinaryExpr{X: whole, OpPos: s.pos, Op: syntax.PLUS, Y: expr(s.x)}
 		} else {
 			whole = call(s.pos, hidden+"+", whole, expr(s.x))

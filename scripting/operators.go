@@ -13,7 +13,7 @@ import (
 // operators are the tokens of the hidden functions that are operators.
 func operators() []syntax.Token {
 	return []syntax.Token{
-		syntax.PLUS, syntax.MINUS, syntax.STAR, syntax.PERCENT, syntax.SLASHSLASH, syntax.LTLT,
+		syntax.PLUS, syntax.MINUS, syntax.STAR, syntax.PERCENT, syntax.SLASHSLASH, syntax.LTLT, syntax.GTGT,
 		syntax.AMP, syntax.PIPE, syntax.CIRCUMFLEX, syntax.IN,
 		syntax.EQL, syntax.NEQ, syntax.LT, syntax.LE, syntax.GT, syntax.GE,
 	}
@@ -65,7 +65,7 @@ func countedFunctions() starlark.StringDict {
 		}
 		return &right{args[0], m, thread}, nil
 	})
-	for _, op := range []syntax.Token{syntax.PERCENT, syntax.LTLT} {
+	for _, op := range []syntax.Token{syntax.PERCENT, syntax.LTLT, syntax.GTGT} {
 		scope[fnAt+op.String()] = hiddenBuiltin(0, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
 			thread.Steps++ // the one call stands for four instructions
 			old, err := starlark.EvalOptions(dialect(), &starlark.Thread{}, "", "x[k]", starlark.StringDict{"x": args[0], "k": args[1]})

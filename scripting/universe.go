@@ -12,7 +12,7 @@ import (
 // isCounted reports whether a builtin of the language is counted.
 func isCounted(name string) bool {
 	return slices.Contains([]string{
-		"all", "any", "bytes", "dict", "enumerate", "float", "getattr", "hash", "int", "list", "max", "min", "repr", "reversed",
+		"abs", "all", "any", "bytes", "dict", "enumerate", "float", "getattr", "hash", "int", "list", "max", "min", "repr", "reversed",
 		"set", "sorted", "str", "tuple", "zip",
 	}, name)
 }

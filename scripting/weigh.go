@@ -181,6 +181,7 @@ func compared(v starlark.Value) (int, error) {
 const (
 	sizeElement = 16  // a value within another
 	sizeText    = 32  // a text, besides its bytes
+	sizeInt     = 96  // an integer of more than 64 bits, besides its digits
 	sizeList    = 72  // a list or a tuple, besides its elements
 	sizeDict    = 560 // a dict or a set: it begins with eight places
 	sizeEntry   = 168 // a key with its value
@@ -198,7 +199,7 @@ func shallow(v starlark.Value) int {
 		if _, small := v.Int64(); small {
 			return 0
 		}
-		return sizeText + bitLen(v)/8
+		return sizeInt + bitLen(v)/8*3/2 // what a sum is made of, and its words to spare
 	case *starlark.List:
 		return sizeList + sizeElement*v.Len()
 	case starlark.Tuple:

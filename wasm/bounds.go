@@ -10,9 +10,11 @@ const (
 	MaxKey    = 256      // bytes of a key in the store, or of the name of a signing key
 	MaxValue  = 64 << 10 // bytes of a value in the store
 	MaxTTL    = 24 * time.Hour
-	HostWait  = time.Second // for one call to the store
-	MaxName   = 64          // bytes of the name of a metric or an event
-	MaxEvent  = 4 << 10     // bytes of what an event says
+	HostWait  = time.Second // for one request to the store
+	MaxStored = 1000        // requests to the store in one call of a hook
+	StoreWait = 5 * time.Second
+	MaxName   = 64      // bytes of the name of a metric or an event
+	MaxEvent  = 4 << 10 // bytes of what an event says
 
 	MaxRequest = 256 << 10 // bytes of one request to others
 	MaxAnswer  = 1 << 20   // bytes of one answer

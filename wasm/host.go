@@ -164,17 +164,26 @@ func (in *instance) key(p, n uint64) (string, bool) {
 	return "weir:guest:" + in.guest.binding.Name + ":" + string(name), utf8.Valid(name)
 }
 
-// wait runs something that waits for the store. That time is not the guest's.
-func (in *instance) wait(f func(context.Context) error) bool {
-	if in.guest.binding.Store == nil {
-		return false
+// wait runs something that waits for the store, and returns 0 or one of abi.Err… below
+// zero. That time is not the guest's, but has a bound of its own.
+func (in *instance) wait(f func(context.Context) error) int64 {
+	switch {
+	case in.guest.binding.Store == nil || in.storedFor >= StoreWait:
+		return abi.ErrUnavailable
+	case in.stored == MaxStored:
+		return abi.ErrLimit
 	}
-	resume := in.clock.pause()
-	ctx, cancel := context.WithTimeout(in.call, HostWait)
+	in.stored++
+	resume, start := in.clock.pause(), time.Now()
+	ctx, cancel := context.WithTimeout(in.call, min(HostWait, StoreWait-in.storedFor))
 	err := f(ctx)
 	cancel()
+	in.storedFor += time.Since(start)
 	resume()
-	return err == nil
+	if err != nil {
+		return abi.ErrUnavailable
+	}
+	return 0
 }
 
 func hostGet(in *instance, s []uint64) {
@@ -184,8 +193,8 @@ func hostGet(in *instance, s []uint64) {
 		return
 	}
 	var value []byte
-	if !in.wait(func(ctx context.Context) (err error) { value, err = in.guest.binding.Store.Get(ctx, key); return }) {
-		s[0] = code(abi.ErrUnavailable)
+	if failed := in.wait(func(ctx context.Context) (err error) { value, err = in.guest.binding.Store.Get(ctx, key); return }); failed < 0 {
+		s[0] = code(failed)
 		return
 	}
 	switch room := uint32(s[3]); {
@@ -219,11 +228,7 @@ func hostSet(in *instance, s []uint64) {
 	}
 	value := append([]byte{}, in.view(s[2], s[3])...)
 	in.acted = true
-	if !in.wait(func(ctx context.Context) error { return in.guest.binding.Store.Put(ctx, key, value, ttl) }) {
-		s[0] = code(abi.ErrUnavailable)
-		return
-	}
-	s[0] = 0
+	s[0] = code(in.wait(func(ctx context.Context) error { return in.guest.binding.Store.Put(ctx, key, value, ttl) }))
 }
 
 // hostIncr adds to a number of 8 bytes, little end first, and returns it. The
@@ -238,7 +243,7 @@ func hostIncr(in *instance, s []uint64) {
 	}
 	var sum uint64
 	in.acted = true
-	done := in.wait(func(ctx context.Context) error {
+	failed := in.wait(func(ctx context.Context) error {
 		return in.guest.binding.Store.Update(ctx, key, ttl, func(old []byte) ([]byte, error) {
 			sum = 0
 			if len(old) == 8 {
@@ -250,11 +255,9 @@ func hostIncr(in *instance, s []uint64) {
 			return binary.LittleEndian.AppendUint64(nil, sum), nil
 		})
 	})
-	if !done {
-		s[0] = code(abi.ErrUnavailable)
-		return
+	if s[0] = sum; failed < 0 {
+		s[0] = code(failed)
 	}
-	s[0] = sum
 }
 
 func hostMetric(in *instance, s []uint64) {

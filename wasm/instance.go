@@ -59,6 +59,8 @@ type instance struct {
 	hook      abi.Hook      // that was called; abi.Hooks for none
 	asked     int           // requests to others
 	waitedFor time.Duration // for them
+	stored    int           // requests to the store
+	storedFor time.Duration // waited for it
 	answer    []byte        // the last of theirs; nil for none
 
 	compiled []*pattern.Pattern // by handle
@@ -355,7 +357,7 @@ func (in *instance) take(result uint64, out []byte) ([]byte, error) {
 // begin sets the limits of a call.
 func (in *instance) begin(ctx context.Context, timeout time.Duration, fuel int64) {
 	in.call, in.clock, in.failed, in.acted = ctx, clock{limit: timeout}, nil, false
-	in.hook, in.asked, in.waitedFor, in.answer = abi.Hooks, 0, 0, nil
+	in.hook, in.asked, in.waitedFor, in.answer, in.stored, in.storedFor = abi.Hooks, 0, 0, nil, 0, 0
 	first := min(slice, fuel)
 	in.budget, in.given = fuel-first, first
 	in.fuel.Set(uint64(first))

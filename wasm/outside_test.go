@@ -5,10 +5,12 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/sdk/abi"
 )
 
@@ -106,6 +108,56 @@ func TestOutside(t *testing.T) {
 			t.Errorf("outside of the memory: %v", err)
 		}
 	}
+}
+
+// slowStore answers when nobody waits any more.
+type slowStore struct {
+	edge.Store
+	asked atomic.Int32
+}
+
+func (s *slowStore) Get(ctx context.Context, _ string) ([]byte, error) {
+	s.asked.Add(1)
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestStoreIsBounded holds how often one call of a hook may come to the store, and for how
+// long it waits there.
+func TestStoreIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := new(slowStore)
+		for _, c := range []struct {
+			title string
+			times int
+			store edge.Store
+			want  int64
+		}{
+			{"as often as may be", MaxStored, &mapStore{}, abi.ErrNotFound},
+			{"once more", MaxStored + 1, &mapStore{}, abi.ErrLimit},
+			{"a slow store", 10, slow, abi.ErrUnavailable},
+		} {
+			g := open(t, outsideGuest(t, "kv_get", c.times, false, seq(i32(64), i32(9), i32(128), i32(64))), func(b *Binding) {
+				b.Grants, b.Store, b.Limits.Memory = []string{abi.GrantKV}, c.store, 4<<20
+			})
+			for range 2 { // each call has its own
+				began := time.Now()
+				out, err := g.Call(context.Background(), hook, "", Sender{}, nil, nil)
+				if err != nil || len(out) != 8 {
+					t.Fatalf("%s: %x, %v", c.title, out, err)
+				}
+				if got := int64(binary.LittleEndian.Uint64(out)); got != c.want {
+					t.Errorf("%s: got %d, want %d", c.title, got, c.want)
+				}
+				if took := time.Since(began); c.store == slow && took != StoreWait {
+					t.Errorf("%s: waited %v", c.title, took)
+				}
+			}
+		}
+		if n, most := slow.asked.Load(), int32(2*StoreWait/HostWait); n != most {
+			t.Errorf("the slow store was asked %d times, want %d", n, most)
+		}
+	})
 }
 
 // TestOutsideTime holds that what others take is not the guest's time, and has a

@@ -305,14 +305,33 @@ func TestTemplatesOfOneBackendAreBounded(t *testing.T) {
 	// Templates that take long to match are given up together, not one by one.
 	l = &catalog.List{}
 	for i := range 1000 {
-		l.Items = append(l.Items, []byte(fmt.Sprintf(`{"uriTemplate":"x://%s%d"}`, strings.Repeat("{+a}a", 16), i)))
+		l.Items = append(l.Items, []byte(fmt.Sprintf(`{"uriTemplate":"x://%s{b%d}"}`, strings.Repeat("{a}a", 15), i)))
 	}
+	l.Items[len(l.Items)-1] = []byte(`{"uriTemplate":"x://{z}/{z}"}`) // the last that is tried
 	c = catalog.Build(rules(t, nil, "a"), []catalog.Offer{{Backend: "a", Templates: l}})
-	if c.Resource("x://"+strings.Repeat("a", 100)+"7") == nil {
+	of := func(n int) string { return "x://" + strings.Repeat("a", n) + "/" + strings.Repeat("a", n) }
+	if c.Resource(of(100)) == nil {
 		t.Error("a short URI is not matched")
 	}
-	if c.Resource("x://"+strings.Repeat("a", 2000)+"999") != nil {
+	if c.Resource(of(1000)) != nil {
 		t.Error("there is no end to matching")
+	}
+	// Nor is there for the URIs of one message.
+	taken, found := 0, 0
+	for range 1000 {
+		if c.ResourceOf(&taken, of(10)) != nil {
+			found++
+		}
+	}
+	if found == 0 || found > 20 {
+		t.Errorf("%d URIs of one message are matched", found)
+	}
+	// What has not the literals of a template takes next to nothing of that.
+	taken = 0
+	for i := range 1000 {
+		if c.ResourceOf(&taken, fmt.Sprintf("x://b/%d", i)) == nil {
+			t.Fatalf("the URI of number %d is not matched", i)
+		}
 	}
 }
 

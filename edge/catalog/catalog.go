@@ -299,10 +299,17 @@ func (c *Catalog) Advertised(thing edge.Thing, backend, original string) *edge.T
 // with a template that matches it. It returns nil when no backend has it, and when
 // templates of several backends match and the rules do not order them.
 func (c *Catalog) Resource(uri string) *edge.Target {
+	return c.ResourceOf(new(int), uri)
+}
+
+// ResourceOf is Resource for one of the URIs that a message names. taken is how many steps
+// of matching the message has taken, to which it adds: a message that takes more than there
+// are has no resource of a template any more.
+func (c *Catalog) ResourceOf(taken *int, uri string) *edge.Target {
 	if t := c.table(edge.Resource).byName[uri]; t != nil {
 		return t
 	}
-	backend, ok := c.match.backend(c.rules, uri)
+	backend, ok := c.match.backend(c.rules, uri, taken)
 	if !ok {
 		return nil
 	}

@@ -18,7 +18,7 @@ const (
 	maxTemplate    = 2048 // bytes
 	maxExpressions = 16
 	maxURI         = 2048    // bytes of a URI that is matched against templates
-	maxSteps       = 8 << 20 // of matching for one URI: parts of templates times bytes
+	maxSteps       = 8 << 20 // of matching for one message: parts of templates times bytes
 )
 
 // template is a URI template (RFC 6570, levels 1 to 3; the modifiers of level 4
@@ -122,6 +122,22 @@ func (t *template) prefix() string {
 	return t.parts[0].text
 }
 
+// likely reports whether the literals of the template are in the URI one after the other,
+// which takes far less than to match it.
+func (t *template) likely(uri string) bool {
+	for _, p := range t.parts {
+		if p.open {
+			continue
+		}
+		at := strings.Index(uri, p.text)
+		if at < 0 {
+			return false
+		}
+		uri = uri[at+len(p.text):]
+	}
+	return true
+}
+
 // matches reports whether the URI can be an expansion of the template. here and
 // next are room for len(uri)+1 places each.
 func (t *template) matches(uri string, here, next []bool) bool {
@@ -185,13 +201,13 @@ func newMatcher(t *table) *matcher {
 
 // backend returns the backend with a template that matches the URI. Of several it
 // is the first in the order of the strategy priority; there is none if one of them
-// is not in the order, or if matching would take more than maxSteps.
-func (m *matcher) backend(r *Rules, uri string) (string, bool) {
+// is not in the order, or if matching would take more than maxSteps together with what was
+// taken.
+func (m *matcher) backend(r *Rules, uri string, taken *int) (string, bool) {
 	if len(uri) > maxURI || len(m.lengths) == 0 {
 		return "", false
 	}
 	var fits []*edge.Target
-	steps := 0
 	room := make([]bool, 2*(len(uri)+1))
 	here, next := room[:len(uri)+1], room[len(uri)+1:]
 	for _, n := range m.lengths {
@@ -202,7 +218,10 @@ func (m *matcher) backend(r *Rules, uri string) (string, bool) {
 			if slices.ContainsFunc(fits, func(o *edge.Target) bool { return o.Backend == t.backend }) {
 				continue
 			}
-			if steps += len(t.parts) * len(here); steps > maxSteps {
+			if *taken++; !t.likely(uri) {
+				continue
+			}
+			if *taken += len(t.parts) * len(here); *taken > maxSteps {
 				return "", false
 			}
 			if !t.matches(uri, here, next) {

@@ -19,7 +19,8 @@ import (
 // answers nor writes a new value for silentFor, counts as gone for the edge that asked.
 // If it lives after all it finds out by itself: an edge that could not renew its value
 // for leaseFor asks the store before it answers a call that another edge may have
-// declared failed.
+// declared failed, and one that could not for aliveFor expects no reply any more to
+// what it asked others before.
 const (
 	aliveFor   = 5 * time.Second
 	AliveEvery = time.Second // interval at which an edge that serves another checks that it is alive
@@ -61,16 +62,31 @@ type Lease struct {
 	mu     sync.Mutex
 	said   time.Time // when the last write that succeeded began
 	lapses uint64    // how often a write was late
+	back   time.Time // when the last one began that was so late that the edge counted as gone
 }
 
 // renew notes that a write which began at began had succeeded at now.
 func (l *Lease) renew(began, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.said.IsZero() && now.Sub(l.said) > leaseFor {
-		l.lapses++
+	if !l.said.IsZero() {
+		if now.Sub(l.said) > leaseFor {
+			l.lapses++
+		}
+		// The calendar counts the time that a machine slept, which its other clock may not.
+		if max(now.Sub(l.said), now.Round(0).Sub(l.said.Round(0))) > aliveFor {
+			l.back = began
+		}
 	}
 	l.said = began
+}
+
+// Forgotten reports whether others may have taken the edge to be gone since a moment, and
+// dropped what they served for it.
+func (l *Lease) Forgotten(since time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return since.Before(l.back)
 }
 
 // Begun reports whether the edge has written once that it is alive.
@@ -206,6 +222,12 @@ func (l *Link) quietFor(node string, long time.Duration) bool {
 // ErrHolderGone returns the error for a call whose edge is gone.
 func ErrHolderGone() error {
 	return &edge.Error{Kind: edge.Gone, Op: "relay", Err: ErrGone}
+}
+
+// ErrForgotten returns the error for what this edge asked of another one that has taken
+// it to be gone since: nothing more comes of it.
+func ErrForgotten() error {
+	return edge.Errorf(edge.Gone, "relay", "this edge was held up for so long that the edge which holds this call gave it up")
 }
 
 // ErrGone is the cause of ErrHolderGone.

@@ -242,7 +242,8 @@ func (l *Link) whileAlive(ctx context.Context, node string, gone func()) (stop f
 }
 
 // Next waits for the next message on a reply stream. The error is ErrHolderGone if the
-// edge is gone, as gone reports.
+// edge is gone, as gone reports, and ErrForgotten if this one may have counted as gone
+// since the stream was opened.
 func (l *Link) Next(ctx context.Context, one *Stream, node string, gone func(string) bool) (Delivered, error) {
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
@@ -263,6 +264,9 @@ func (l *Link) Next(ctx context.Context, one *Stream, node string, gone func(str
 		case <-tick.C:
 			if gone(node) {
 				return d, ErrHolderGone()
+			}
+			if l.Lease.Forgotten(one.opened) {
+				return d, ErrForgotten()
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/weir-edge/weir/edge"
 )
@@ -72,6 +73,8 @@ type Stream struct {
 	Who  string        // the client that it is for
 	Wake chan struct{} // holds a value while messages are unread
 
+	opened time.Time
+
 	// The mu of streams guards the fields below.
 	queue []Delivered
 	bytes int
@@ -86,7 +89,7 @@ type Delivered struct {
 
 // open opens a reply stream under a name, for a client.
 func (t *streams) open(name, who string) (*Stream, error) {
-	one := &Stream{of: t, Name: name, Who: who, Wake: make(chan struct{}, 1)}
+	one := &Stream{of: t, Name: name, Who: who, Wake: make(chan struct{}, 1), opened: time.Now()}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.waiting) >= maxStreams || t.waitingOf[who].number >= maxStreams/maxEach {

@@ -77,7 +77,7 @@ type Server struct {
 	here    *edge.Target            // of messages that the edge answers
 	only    *edge.Target            // of every message of a bare server; else nil
 	hub     *hub                    // of changes at the backends; nil for a bare server
-	tasks   tasks
+	tasks   *tasks                  // which a server that stands in for this one shares
 
 	credentials sync.Map // of choice to *edge.Credential
 }
@@ -90,7 +90,7 @@ type choice struct {
 
 // New makes a server without backends.
 func New(o Options) *Server {
-	return &Server{Name: o.Name, o: o, byName: make(map[string]*backend.Backend), targets: make(map[string]*edge.Target), here: &edge.Target{}}
+	return &Server{Name: o.Name, o: o, byName: make(map[string]*backend.Backend), targets: make(map[string]*edge.Target), here: &edge.Target{}, tasks: new(tasks)}
 }
 
 // Add adds a backend. It must be called before Open.
@@ -204,6 +204,8 @@ func (s *Server) Handle(ctx context.Context, x *edge.Exchange) (*edge.Response, 
 		case x.Target.Backend == "":
 			return s.local(ctx, x)
 		}
+	} else if x.Target == nil {
+		return nil, errNoTask()
 	}
 	b := s.byName[x.Target.Backend]
 	if b == nil {
@@ -243,6 +245,14 @@ func (s *Server) forward(ctx context.Context, x *edge.Exchange, b *backend.Backe
 	}
 	if s.only == nil {
 		return s.inward(x, m, r)
+	}
+	if s.bindsTasks(x) {
+		switch {
+		case m.Method == "tasks/list":
+			return s.ownTasks(x, r)
+		case x.Era == mcp.Modern && r.Says("resultType", "task"), x.Era == mcp.Legacy && m.Get("task").OK():
+			return s.inward(x, m, r)
+		}
 	}
 	if x.Era == mcp.Modern && r.Says("resultType", "input_required") {
 		return s.reseal(x, m, r)

@@ -72,6 +72,7 @@ func (s *Server) local(ctx context.Context, x *edge.Exchange) (*edge.Response, e
 		return nil, ErrNoMethod(x.Request)
 	}
 	run := edge.HandlerFunc(func(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
+		x.Info = append([]byte{}, x.Request.Meta(mcp.MetaClientInfo).Of(x.Request.Raw)...)
 		return tool.run(ctx, x, x.Request.Get("arguments").Of(x.Request.Raw), s.serving)
 	})
 	if !tool.asks || x.Era != mcp.Modern {

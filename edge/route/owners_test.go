@@ -3,15 +3,13 @@ package route
 import (
 	"fmt"
 	"testing"
-
-	"github.com/weir-edge/weir/edge"
 )
 
 // TestZ06TasksAreTheirOwners: who begins tasks without end has the edge forget
 // their own, and nobody else's.
 func TestZ06TasksAreTheirOwners(t *testing.T) {
 	var all tasks
-	at := &edge.Target{}
+	const at = "b"
 	for i := range 100 {
 		all.add("principal a", fmt.Sprint(i), at)
 	}
@@ -19,14 +17,14 @@ func TestZ06TasksAreTheirOwners(t *testing.T) {
 		all.add("principal b", fmt.Sprint(i), at)
 	}
 	for i := range 100 {
-		if found, _ := all.find("principal a", fmt.Sprint(i)); found == nil {
+		if _, _, known := all.find("principal a", fmt.Sprint(i)); !known {
 			t.Fatalf("task %d of another is forgotten", i)
 		}
 	}
 	if n := all.order.Len(); n != 100+maxTasksEach || len(all.byID) != n || len(all.of) != 2 || all.of["principal b"].Len() != maxTasksEach {
 		t.Errorf("%d tasks, %d by id, of %d owners", n, len(all.byID), len(all.of))
 	}
-	if found, _ := all.find("principal b", fmt.Sprint(3*maxTasks-1)); found == nil {
+	if _, _, known := all.find("principal b", fmt.Sprint(3*maxTasks-1)); !known {
 		t.Error("the newest is forgotten")
 	}
 	for i := range 3 * maxTasks { // whom nothing tells apart

@@ -31,10 +31,13 @@ func (s source) Capabilities(ctx context.Context, id *edge.Identity) ([]byte, er
 // Target finds the target of a message before the hallway, so that every filter
 // can see it; nil if there is none.
 func (s *Server) Target(ctx context.Context, x *edge.Exchange) (*edge.Target, error) {
-	if s.only != nil {
-		return s.only, nil
-	}
 	m := x.Request
+	if s.only != nil {
+		if !s.bindsTasks(x) {
+			return s.only, nil
+		}
+		return s.bound(x)
+	}
 	switch m.Method {
 	case "tools/call":
 		return s.named(ctx, x, edge.Tool, m.Get("name").Of(m.Raw))
@@ -174,14 +177,14 @@ func (s *Server) located(ctx context.Context, x *edge.Exchange, uri string) (*ed
 	if err != nil {
 		return nil, err
 	}
-	if t := c.Resource(uri); t != nil {
+	if t := c.ResourceOf(&x.Matched, uri); t != nil {
 		return t, nil
 	}
 	if c, err = s.belated(ctx, x, "", edge.Resource, edge.Template); err != nil {
 		return nil, err
 	}
 	if c != nil {
-		if t := c.Resource(uri); t != nil {
+		if t := c.ResourceOf(&x.Matched, uri); t != nil {
 			return t, nil
 		}
 	}
@@ -198,7 +201,7 @@ func (s *Server) templated(ctx context.Context, x *edge.Exchange, uri string) (*
 	if t := c.Lookup(edge.Template, uri); t != nil {
 		return t, nil
 	}
-	if t := c.Resource(uri); t != nil {
+	if t := c.ResourceOf(&x.Matched, uri); t != nil {
 		return t, nil
 	}
 	return nil, s.withheld(x, edge.Template, edge.Resource)
@@ -214,7 +217,7 @@ func (s *Server) Lookup(x *edge.Exchange, thing edge.Thing, name string) *edge.T
 		return nil
 	}
 	if thing == edge.Resource {
-		return c.Resource(name)
+		return c.ResourceOf(&x.Matched, name)
 	}
 	return c.Lookup(thing, name)
 }
@@ -242,7 +245,7 @@ func (s *Server) unknown(x *edge.Exchange) error {
 			Data: append(mcp.AppendString([]byte(`{"uri":`), edge.Printable(m.Text("uri"))), '}'),
 		}
 	case "tasks/get", "tasks/result", "tasks/cancel", "tasks/update":
-		return edge.Errorf(edge.NotFound, "route", "task not found")
+		return errNoTask()
 	case "completion/complete":
 		return edge.Errorf(edge.NotFound, "route", "what params.ref refers to is not found")
 	case "prompts/get":

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/relay"
 )
 
@@ -31,10 +32,10 @@ type tasks struct {
 type taskKey struct{ owner, id string }
 
 type task struct {
-	key  taskKey
-	own  *list.Element // its place among the owner's
-	at   *edge.Target
-	kept time.Time // when it was last written to the store; zero without a store
+	key     taskKey
+	own     *list.Element // its place among the owner's
+	backend string
+	kept    time.Time // when it was last written to the store; zero without a store
 }
 
 // taskFor is how long a store keeps a task after it was last used.
@@ -43,21 +44,21 @@ const taskFor = time.Hour
 // began remembers the backend at which an exchange began a task, here and in the store
 // for other replicas.
 func (s *Server) began(x *edge.Exchange, id string) {
-	owner, at := taskOwner(x), s.targets[x.Target.Backend]
-	for _, old := range s.tasks.add(owner, id, at) {
+	owner, backend := taskOwner(x), x.Target.Backend
+	for _, old := range s.tasks.add(owner, id, backend) {
 		if s.o.Store != nil && !old.kept.IsZero() {
 			_ = s.o.Store.Delete(context.Background(), s.taskKey(old.key.owner, old.key.id)) // it is forgotten there in any case
 		}
 	}
-	s.tell(owner, id, at)
+	s.tell(owner, id, backend)
 }
 
 // tell writes a task to the store; if that fails, only this edge knows the task.
-func (s *Server) tell(owner, id string, at *edge.Target) {
+func (s *Server) tell(owner, id, backend string) {
 	if s.o.Store == nil || id == "" {
 		return
 	}
-	if s.o.Store.Put(context.Background(), s.taskKey(owner, id), []byte(at.Backend), taskFor) == nil {
+	if s.o.Store.Put(context.Background(), s.taskKey(owner, id), []byte(backend), taskFor) == nil {
 		s.tasks.told(owner, id, s.o.Now())
 	}
 }
@@ -69,24 +70,89 @@ func (s *Server) taskKey(owner, id string) string {
 // taskAt returns the target of a task; nil if the task is not the client's.
 func (s *Server) taskAt(x *edge.Exchange, id string) (*edge.Target, error) {
 	owner := taskOwner(x)
-	at, kept := s.tasks.find(owner, id)
+	backend, kept, known := s.tasks.find(owner, id)
 	if s.o.Store == nil || id == "" || len(id) > maxTaskID {
-		return at, nil
+		return s.targets[backend], nil
 	}
-	if at != nil {
+	if known {
 		if s.o.Now().Sub(kept) > taskFor/4 {
-			s.tell(owner, id, at)
+			s.tell(owner, id, backend)
 		}
-		return at, nil
+		return s.targets[backend], nil
 	}
 	name, err := s.o.Store.Get(context.Background(), s.taskKey(owner, id))
 	if err != nil {
 		return nil, relay.ErrAway()
 	}
-	if at = s.targets[string(name)]; at != nil {
-		s.tasks.add(owner, id, at)
+	at := s.targets[string(name)]
+	if at != nil {
+		s.tasks.add(owner, id, at.Backend)
 	}
 	return at, nil
+}
+
+// bindsTasks reports whether the tasks that an exchange begins or asks for are those of its
+// client alone. Of a bare server they are where its backend cannot know who the client is,
+// and the edge does: anonymous clients ask the backend for any that they know the id of.
+func (s *Server) bindsTasks(x *edge.Exchange) bool {
+	return s.only == nil || !x.Identity.Anonymous()
+}
+
+// errNoTask is the error for a task that is not the client's, or is none.
+func errNoTask() error { return edge.Errorf(edge.NotFound, "route", "task not found") }
+
+// maxLooked bounds how many tasks of one message are looked for.
+const maxLooked = 1024
+
+// bound returns the target of a message to a bare server; nil if it names a task that is not
+// the client's.
+func (s *Server) bound(x *edge.Exchange) (*edge.Target, error) {
+	m := x.Request
+	switch m.Method {
+	case "tasks/get", "tasks/result", "tasks/cancel", "tasks/update":
+		return s.taskAt(x, m.Text("taskId"))
+	case "subscriptions/listen":
+		ids := mcp.Elements(mcp.Lookup(m.Get("notifications").Of(m.Raw), "taskIds"))
+		if len(ids) > maxLooked {
+			return nil, edge.Errorf(edge.Params, "route", "params.notifications.taskIds has %d ids, and %d are the most", len(ids), maxLooked)
+		}
+		for _, id := range ids {
+			if at, err := s.taskAt(x, mcp.String(id)); at == nil || err != nil {
+				return nil, err
+			}
+		}
+	}
+	return s.only, nil
+}
+
+// ownTasks leaves of the list of tasks of a bare server's backend those of the client.
+func (s *Server) ownTasks(x *edge.Exchange, r *edge.Response) (*edge.Response, error) {
+	span := r.Get("tasks")
+	list, owner, looked := []byte{'['}, taskOwner(x), 0
+	for _, one := range mcp.Elements(span.Of(r.Raw)) {
+		id := mcp.String(mcp.Lookup(one, "taskId"))
+		if _, _, known := s.tasks.find(owner, id); !known {
+			if looked++; s.o.Store == nil || looked > maxLooked {
+				continue
+			}
+			if at, err := s.taskAt(x, id); err != nil {
+				return nil, err
+			} else if at == nil {
+				continue
+			}
+		}
+		if len(list) > 1 {
+			list = append(list, ',')
+		}
+		list = append(list, one...)
+	}
+	if !span.OK() {
+		return r, nil
+	}
+	if err := r.Decode(mcp.Splice(nil, r.Raw, mcp.Edit{Span: span, With: append(list, ']')})); err != nil {
+		return nil, edge.Errorf(edge.Internal, "route", "list of tasks: %w", err)
+	}
+	return r, nil
 }
 
 // maxTaskID bounds the length of the id of a remembered task.
@@ -100,7 +166,7 @@ func taskOwner(x *edge.Exchange) string {
 	return "principal " + x.Identity.Principal()
 }
 
-func (t *tasks) add(owner, id string, at *edge.Target) (forgotten []*task) {
+func (t *tasks) add(owner, id, backend string) (forgotten []*task) {
 	if id == "" || len(id) > maxTaskID {
 		return nil // no id that a client could ask for again
 	}
@@ -111,10 +177,10 @@ func (t *tasks) add(owner, id string, at *edge.Target) (forgotten []*task) {
 		t.byID = make(map[taskKey]*list.Element)
 	}
 	if e := t.byID[key]; e != nil {
-		t.used(e).at = at
+		t.used(e).backend = backend
 		return nil
 	}
-	one := &task{key: key, at: at}
+	one := &task{key: key, backend: backend}
 	if t.of == nil {
 		t.of = make(map[string]*list.List)
 	}
@@ -159,13 +225,13 @@ type Task struct{ Owner, ID, Backend string }
 
 // Tasks returns the tasks of the server, the last used one last.
 func (s *Server) Tasks() []Task {
-	t := &s.tasks
+	t := s.tasks
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	all := make([]Task, 0, t.order.Len())
 	for e := t.order.Back(); e != nil; e = e.Prev() {
 		one := e.Value.(*task)
-		all = append(all, Task{Owner: one.key.owner, ID: one.key.id, Backend: one.at.Backend})
+		all = append(all, Task{Owner: one.key.owner, ID: one.key.id, Backend: one.backend})
 	}
 	return all
 }
@@ -174,10 +240,14 @@ func (s *Server) Tasks() []Task {
 func (s *Server) TakeTask(t Task) bool {
 	at := s.targets[t.Backend]
 	if at != nil {
-		s.tasks.add(t.Owner, t.ID, at)
+		s.tasks.add(t.Owner, t.ID, at.Backend)
 	}
 	return at != nil
 }
+
+// ShareTasks makes the tasks that another server remembers this one's, too, which stands in
+// for it after a reload. It must be called before the server is used.
+func (s *Server) ShareTasks(with *Server) { s.tasks = with.tasks }
 
 // told notes when a task was written to the store.
 func (t *tasks) told(owner, id string, now time.Time) {
@@ -188,15 +258,15 @@ func (t *tasks) told(owner, id string, now time.Time) {
 	}
 }
 
-// find returns the target of a task and when it was last written to the store; nil if
-// it is not the owner's.
-func (t *tasks) find(owner, id string) (*edge.Target, time.Time) {
+// find returns the backend of a task and when it was last written to the store. known is
+// false if it is not the owner's.
+func (t *tasks) find(owner, id string) (backend string, kept time.Time, known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.byID[taskKey{owner, id}]
 	if e == nil {
-		return nil, time.Time{}
+		return "", time.Time{}, false
 	}
 	found := t.used(e)
-	return found.at, found.kept
+	return found.backend, found.kept, true
 }

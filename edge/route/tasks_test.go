@@ -3,8 +3,6 @@ package route
 import (
 	"fmt"
 	"testing"
-
-	"github.com/weir-edge/weir/edge"
 )
 
 // TestZ40Tasks: of one owner so many tasks are remembered, the last used, and what
@@ -12,7 +10,7 @@ import (
 // somebody else but to all together.
 func TestZ40Tasks(t *testing.T) {
 	var all tasks
-	at := &edge.Target{Backend: "b"}
+	const at = "b"
 	all.add("quiet", "one", at)
 	for i := range maxTasksEach {
 		if old := all.add("busy", fmt.Sprint(i), at); old != nil {
@@ -26,7 +24,7 @@ func TestZ40Tasks(t *testing.T) {
 			t.Fatalf("%d: %+v are forgotten", i, old)
 		}
 	}
-	if found, _ := all.find("quiet", "one"); found == nil {
+	if _, _, known := all.find("quiet", "one"); !known {
 		t.Error("somebody else's task is forgotten")
 	}
 	for i := range 3 * maxTasks {

@@ -37,20 +37,15 @@ func (o *opening) openGuest(s *server) error {
 	return nil
 }
 
-// begun asks programs about a session that has just begun, and marks it so that they are
-// told of its end.
-func (x *exchange) begun(s *session.Session) error {
+// judge asks programs about a session that is to begin, and marks it so that they are told
+// of its end.
+func (x *exchange) judge(s *session.Session) error {
 	g := x.server.guest
 	if g.SessionStart == nil && g.SessionEnd == nil {
 		return nil
 	}
 	if g.SessionStart != nil {
 		if err := g.SessionStart(&x.Call, &x.Exchange, &s.Session); err != nil {
-			undo(x.server.edge.sessions, s)
-			return err
-		}
-		if err := x.server.edge.sessions.KeepAttributes(s); err != nil {
-			undo(x.server.edge.sessions, s)
 			return err
 		}
 		x.Head.Attributes = s.Attributes(g.Beginners).With(x.Head.Attributes)

@@ -73,11 +73,9 @@ func (e *Edge) introduce(x *exchange, store *session.Store, id string) (*session
 	s, err := e.sessions.Begin(session.Beginning{
 		ID: id, Store: store, Server: x.server.Name, Owner: x.Identity.Principal(), Holder: edge.Holder(x.Identity, x.Head.Remote),
 		Version: version, Info: bytes.Clone(info), Capabilities: bytes.Clone(caps),
+		Judge: x.judge,
 	})
 	if err != nil {
-		return nil, nil, err
-	}
-	if err := x.begun(s); err != nil {
 		return nil, nil, err
 	}
 	offered, instructions := x.server.Offer(&x.Call, mcp.Legacy)

@@ -61,6 +61,11 @@ func (e *Edge) Reload(plan *compile.Plan) error {
 	if err != nil {
 		return err
 	}
+	for name, s := range next.servers {
+		if old := before.servers[name]; old != nil && old != s {
+			s.ShareTasks(old.Server)
+		}
+	}
 	e.live.Store(next)
 	next.secrets.Adopt()
 	if e.reloads.begun {

@@ -1,11 +1,6 @@
 package session
 
-import (
-	"errors"
-
-	"github.com/weir-edge/weir/edge"
-	"github.com/weir-edge/weir/edge/relay"
-)
+import "github.com/weir-edge/weir/edge"
 
 // What programs said of the principal when its session began goes with the
 // session wherever that goes: into the store, and to the process that stands in
@@ -13,24 +8,6 @@ import (
 
 // maxAttributes is more bytes than attributes of a session ever have.
 const maxAttributes = 32 << 10
-
-// KeepAttributes writes down what programs said of a new session, for the other
-// edges that have it.
-func (ss *Sessions) KeepAttributes(s *Session) error {
-	store, text := s.stored.store.Load(), attributesOf(s)
-	if store == nil || text == nil {
-		return nil
-	}
-	r, err := ss.change(store, s.stored.key, func(r *storedSession) { r.said.Attributes = text })
-	switch {
-	case errors.Is(err, errEndedElsewhere):
-		return ErrNone()
-	case err != nil:
-		return relay.ErrAway()
-	}
-	s.stored.last.Store(r)
-	return nil
-}
 
 // attributesOf writes what programs said of a session: who they are, and then
 // names and values, each behind its length. nil for nothing.

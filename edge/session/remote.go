@@ -299,14 +299,14 @@ func (d *Remote) Pass(o *Stream) {
 		case ctx.Err() != nil || one.Kind == relay.KindDone && one.Status != 0:
 			return
 		case err != nil && !errors.Is(err, relay.ErrGone):
-			return // the client reads too slowly, and may come again
+			return // the client reads too slowly, or this edge was held up; the client may come again
 		case err != nil || one.Kind == relay.KindDone:
 			d.lost(o)
 			return
 		case one.Kind == relay.KindEvent:
 			_, number, ok := eventOf(one.Event)
-			if !ok || o.event(one.Event, one.Body) != nil {
-				return
+			if !ok || number > d.last+1 || o.event(one.Event, one.Body) != nil {
+				return // what was lost on the way is there when the client comes again
 			}
 			d.last = number
 		}

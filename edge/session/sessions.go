@@ -185,6 +185,10 @@ type Beginning struct {
 
 	Server, Owner, Holder, Version string
 	Info, Capabilities             []byte // JSON text; Info is nil if the client gave none
+
+	// Judge says whether the session may begin, before anybody can find it. What it says of
+	// the session goes into the store with it. nil: it may.
+	Judge func(*Session) error
 }
 
 // Begin makes a session. Without a place for it the error is Overload: see place.
@@ -202,7 +206,10 @@ func (ss *Sessions) Begin(b Beginning) (*Session, error) {
 		return nil, err
 	}
 	s := ss.make(now, id, b.Server, b.Owner, b.Version, b.Info, b.Capabilities)
-	if b.Store != nil {
+	if b.Judge != nil {
+		err = b.Judge(s)
+	}
+	if b.Store != nil && err == nil {
 		err = ss.enroll(b.Store, s, b.ID != "")
 		if b.ID != "" && edge.KindOf(err) == edge.Overload {
 			err = nil // it ends with its stream, which is here, and needs no store
@@ -210,6 +217,7 @@ func (ss *Sessions) Begin(b Beginning) (*Session, error) {
 	}
 	if err != nil {
 		ss.vacate(h)
+		s.end() // programs that were told of its beginning are
 		return nil, err
 	}
 	return ss.add(s, h), nil

@@ -103,7 +103,7 @@ var errEndedElsewhere = errors.New("the session has ended")
 func (ss *Sessions) enroll(store *Store, s *Session, once bool) error {
 	r := &storedSession{
 		Server: s.Server, Owner: ownerOf(s.ID, s.Owner), Version: s.Version, Nodes: []string{ss.o.Relay.Node},
-		said: said{Info: s.Info, Capabilities: s.Capabilities},
+		said: said{Info: s.Info, Capabilities: s.Capabilities, Attributes: attributesOf(s)},
 	}
 	key := Key(s.ID)
 	var err error

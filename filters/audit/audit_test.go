@@ -314,3 +314,16 @@ func TestClientOfAPassedCall(t *testing.T) {
 		t.Errorf("%+v", r.Subjects)
 	}
 }
+
+// The client of a call that may outlive the one it is made for is in what that kept of it.
+func TestClientOfACallThatIsLeft(t *testing.T) {
+	answered := exchange(t, "tools/call", `{"name":"flow","_meta":{"`+mcp.MetaClientInfo+`":{"name":"another","version":"1"}}}`) // whose memory is the next request's by now
+	x := call(t, "echo", `{}`)
+	x.Parent = answered
+	for info, want := range map[string]string{`{"name":"mine","version":"1"}`: "mine", "": ""} {
+		answered.Info = []byte(info)
+		if r := one(t, parse(t, config(logFileName(t))), x, answers(t, 200, good)); r.Subjects["client_name"] != want {
+			t.Errorf("%q: %+v", info, r.Subjects)
+		}
+	}
+}

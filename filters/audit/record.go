@@ -217,12 +217,20 @@ func clientInfo(e *entry) []byte {
 	m := e.m
 	if e.x != nil && (m == nil || e.x.Parent != nil) {
 		x := e.x
-		// What is made in the place of the client's message has what that says of the client, and
-		// may outlive it: the memory of a request is another's once it was answered.
+		// The memory of a request is another's once it was answered, which the calls that were
+		// made for it may outlive: what is made in its place has what it says of the client, and
+		// a call that the edge answers itself keeps that for the others.
 		for x.Parent != nil && !x.Passed {
 			x = x.Parent
 		}
-		m = x.Request
+		switch {
+		case x == e.x || x.Info == nil:
+			m = x.Request
+		case len(x.Info) > 0:
+			return x.Info
+		default:
+			return sessionInfo(e.x)
+		}
 	}
 	if m != nil {
 		if info := m.Meta(mcp.MetaClientInfo); info.OK() {
@@ -232,8 +240,12 @@ func clientInfo(e *entry) []byte {
 			return m.Get("clientInfo").Of(m.Raw)
 		}
 	}
-	if e.x != nil && e.x.Session != nil {
-		return e.x.Session.Info
+	return sessionInfo(e.x)
+}
+
+func sessionInfo(x *edge.Exchange) []byte {
+	if x != nil && x.Session != nil {
+		return x.Session.Info
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ package guest_test
 import (
 	"encoding/base64"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -157,5 +158,69 @@ func TestDeniedSessionIsNowhere(t *testing.T) {
 	}
 	if n := back.Count("tools/call"); n != 0 {
 		t.Errorf("the backend had %d calls", n)
+	}
+}
+
+// TestSessionIsJudgedBeforeItIsFound: while a program is still asked whether a session of the
+// older transport may begin, whose id its client knows before, no replica serves it.
+func TestSessionIsJudgedBeforeItIsFound(t *testing.T) {
+	t.Parallel()
+	asked, answer := make(chan struct{}), make(chan struct{})
+	_, host := peer(t, func(_ http.ResponseWriter, r *http.Request) {
+		close(asked)
+		select {
+		case <-answer:
+		case <-r.Context().Done():
+		}
+	})
+	redis := kvtest.Redis(t)
+	back := edgetest.NewServer(t, edgetest.Legacy)
+	key := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(key, []byte(base64.StdEncoding.EncodeToString(make([]byte, 32))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := outsider(t, "f", everything(`"http://`+host+`"`, "none"), "sub|on_session_start|blocking=1",
+		"on_session_start|*|fetch|GET http://"+host+"/", `on_session_start|*|set_attr|team|"admins"`)
+	yaml := judged(t, back, filepath.Join(t.TempDir(), "audit.log"), f)
+	yaml = strings.Replace(yaml, "  config:\n", fmt.Sprintf("  sessionStorage: {provider: kvstore, address: %q}\n  config:\n", redis.Addr), 1)
+	next := func() *edgetest.Edge {
+		e := start(t, yaml, edgetest.Settings(func(s *serve.Settings) { s.StateKeyFile, s.StoreTimeout = key, 10*time.Second }))
+		edgetest.Until(t, "the store", func() bool { return e.NewClient().Do("GET", "/readyz", "").Status == 200 })
+		return e
+	}
+	a, b := next(), next()
+	old := a.NewClient().OpenSSE()
+	begun := make(chan *edgetest.Response, 1)
+	go func() {
+		r, err := b.NewClient().Try("POST", old.Path, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2024-11-05","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
+		if err != nil {
+			t.Error(err)
+		}
+		begun <- r
+	}()
+	select {
+	case <-asked:
+	case <-time.After(edgetest.Patience):
+		t.Fatal("the program asks nobody")
+	}
+	call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{}}}`
+	for i, e := range []*edgetest.Edge{a, b} {
+		if r := e.NewClient().Do("POST", old.Path, call); r.Status/100 != 4 {
+			t.Errorf("replica %d, before the session may begin: status %d: %s", i, r.Status, r.Body)
+		}
+	}
+	if n := back.Count("tools/call"); n != 0 {
+		t.Errorf("the backend had %d calls", n)
+	}
+	close(answer)
+	if r := <-begun; r == nil || r.Status != 202 {
+		t.Fatalf("the session does not begin: %+v", r)
+	}
+	old.Stream.NextMessage()
+	if r := old.Do("POST", old.Path, call); r.Status != 202 {
+		t.Fatalf("status %d: %s", r.Status, r.Body)
+	}
+	if m := old.Stream.NextMessage(); m.Result == nil {
+		t.Errorf("what the program said is not there: %+v", m)
 	}
 }

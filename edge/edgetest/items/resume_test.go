@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/kv/kvtest"
+	"github.com/weir-edge/weir/edge/relay"
 )
 
 // replicas are two edges of their own processes that share a Redis, before one
@@ -203,6 +204,41 @@ func TestZ43HeldUpReplica(t *testing.T) {
 	}
 	if n := r.back.Count("tools/call"); n != len(clients) {
 		t.Errorf("%d calls", n)
+	}
+}
+
+// TestZ43ReaderIsHeldUp: an edge that reads a stream of another one for its client, and is
+// held up for so long that it counts as gone there, ends the client's stream when it lives
+// again. The client comes back and has what it missed.
+func TestZ43ReaderIsHeldUp(t *testing.T) {
+	r := newReplicas(t)
+	c := r.begin(1)[0]
+	stream, err := r.resume(r.b, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := stream.Next()
+	r.b.signal(syscall.SIGSTOP)
+	t.Cleanup(func() { r.b.signal(syscall.SIGCONT) })
+	edgetest.Until(t, "it counts as gone", func() bool {
+		return len(strings.Fields(r.redis.Do("--raw", "keys", "weir:alive:*"))) == 1
+	})
+	time.Sleep(2 * relay.AliveEvery) // the other one looks once in that time, and drops what it serves
+	r.b.signal(syscall.SIGCONT)
+	if rest := stream.Rest(); len(rest) != 0 {
+		t.Errorf("the stream goes on with %q", rest)
+	}
+	select {
+	case r.goOn <- struct{}{}:
+	case <-time.After(edgetest.Patience):
+		t.Fatal("the call has ended")
+	}
+	c.last = second.ID
+	if stream, err = r.resume(r.b, c); err != nil {
+		t.Fatal(err)
+	}
+	if rest := stream.Rest(); len(rest) != 1 || edgetest.Member(string(rest[0].Data), "result") == "" {
+		t.Errorf("the client has come back, and the stream ends with %q", rest)
 	}
 }
 

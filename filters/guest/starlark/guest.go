@@ -263,6 +263,8 @@ type call struct {
 
 	asked    int // requests to others
 	waited   time.Duration
+	stored   int // requests to the store
+	waitedOn time.Duration
 	searcher *pattern.Searcher
 	searched bool  // in this call
 	owed     int64 // fuel that is not paid for yet
@@ -279,7 +281,7 @@ func (g *Guest) newCall() *call {
 // forget drops what a call had, and gives its state to the next.
 func (c *call) forget() {
 	c.ctx, c.hook, c.stopped = nil, abi.Hooks, false
-	c.asked, c.waited, c.searched, c.owed, c.running = 0, 0, false, 0, nil
+	c.asked, c.waited, c.stored, c.waitedOn, c.searched, c.owed, c.running = 0, 0, 0, 0, false, 0, nil
 	c.input.forget()
 	c.guest.calls.Put(c)
 }

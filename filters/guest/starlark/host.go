@@ -246,16 +246,26 @@ func (c *call) key(name string) (string, bool) {
 	return "weir:guest:" + c.guest.binding.Name + ":" + name, name != "" && len(name) <= wasm.MaxKey && utf8.ValidString(name)
 }
 
-// wait runs something that waits for the store. That time is not the program's.
-func (c *call) wait(f func(context.Context) error) bool {
-	if c.guest.binding.Store == nil {
-		return false
+// wait runs something that waits for the store. That time is not the program's, but has a
+// bound of its own.
+func (c *call) wait(name string, f func(context.Context) error) error {
+	switch {
+	case c.guest.binding.Store == nil || c.waitedOn >= wasm.StoreWait:
+		return failed(name, abi.ErrUnavailable)
+	case c.stored == wasm.MaxStored:
+		return failed(name, abi.ErrLimit)
 	}
-	resume := c.clock.Pause()
-	defer resume()
-	ctx, cancel := context.WithTimeout(c.ctx, wasm.HostWait)
-	defer cancel()
-	return f(ctx) == nil
+	c.stored++
+	resume, start := c.clock.Pause(), time.Now()
+	ctx, cancel := context.WithTimeout(c.ctx, min(wasm.HostWait, wasm.StoreWait-c.waitedOn))
+	err := f(ctx)
+	cancel()
+	c.waitedOn += time.Since(start)
+	resume()
+	if err != nil {
+		return failed(name, abi.ErrUnavailable)
+	}
+	return nil
 }
 
 func kvGet(c *call, t *scripting.Task, args starlark.Tuple, named []starlark.Tuple) (starlark.Value, error) {
@@ -268,8 +278,8 @@ func kvGet(c *call, t *scripting.Task, args starlark.Tuple, named []starlark.Tup
 		return nil, failed("kv_get", abi.ErrArgument)
 	}
 	var value []byte
-	if !c.wait(func(ctx context.Context) (err error) { value, err = c.guest.binding.Store.Get(ctx, key); return }) {
-		return nil, failed("kv_get", abi.ErrUnavailable)
+	if err := c.wait("kv_get", func(ctx context.Context) (err error) { value, err = c.guest.binding.Store.Get(ctx, key); return }); err != nil {
+		return nil, err
 	}
 	if value == nil {
 		return starlark.None, nil
@@ -305,8 +315,9 @@ func kvSet(c *call, _ *scripting.Task, args starlark.Tuple, named []starlark.Tup
 		return nil, failed("kv_set", abi.ErrArgument)
 	case len(value) > wasm.MaxValue:
 		return nil, failed("kv_set", abi.ErrLimit)
-	case !c.wait(func(ctx context.Context) error { return c.guest.binding.Store.Put(ctx, key, []byte(value), ttl) }):
-		return nil, failed("kv_set", abi.ErrUnavailable)
+	}
+	if err := c.wait("kv_set", func(ctx context.Context) error { return c.guest.binding.Store.Put(ctx, key, []byte(value), ttl) }); err != nil {
+		return nil, err
 	}
 	return starlark.None, nil
 }
@@ -326,7 +337,7 @@ func kvAdd(c *call, _ *scripting.Task, args starlark.Tuple, named []starlark.Tup
 		return nil, failed("kv_add", abi.ErrArgument)
 	}
 	var sum uint64
-	done := c.wait(func(ctx context.Context) error {
+	err := c.wait("kv_add", func(ctx context.Context) error {
 		return c.guest.binding.Store.Update(ctx, key, ttl, func(old []byte) ([]byte, error) {
 			sum = 0
 			if len(old) == 8 {
@@ -338,8 +349,8 @@ func kvAdd(c *call, _ *scripting.Task, args starlark.Tuple, named []starlark.Tup
 			return binary.LittleEndian.AppendUint64(nil, sum), nil
 		})
 	})
-	if !done {
-		return nil, failed("kv_add", abi.ErrUnavailable)
+	if err != nil {
+		return nil, err
 	}
 	return starlark.MakeUint64(sum), nil
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
@@ -114,6 +115,7 @@ func TestHostFunctions(t *testing.T) {
 		{`kv_add("most", 9223372036854775807, 1000) + kv_add("most", 1, 1000)`, `18446744073709551614`, ``},
 		{`[attempt(lambda: f())["error"]["message"] for f in (lambda: kv_get("broken"), lambda: kv_get(""), lambda: kv_get("x" * 257), lambda: kv_set("a", "v", 0), lambda: kv_set("a", "x" * 65537, 9), lambda: kv_add("a", -1, 9), lambda: kv_add("a", 1, 86400001))]`,
 			`["kv_get: not available", "kv_get: bad argument", "kv_get: bad argument", "kv_set: bad argument", "kv_set: above the limit", "kv_add: bad argument", "kv_add: bad argument"]`, ``},
+		{`[len([1 for i in range(1010) if attempt(lambda: kv_get("a"))["ok"]]), attempt(lambda: kv_add("a", 1, 9))["error"]["code"]]`, `[1000, -3]`, ``},
 		{`[count("c"), count("c", 5), gauge("g", -3)]`, `[None, None, None]`, `metric c false 1|metric c false 5|metric g true -3`},
 		{`attempt(lambda: count("Not a name"))["error"]["code"]`, `-4`, ``},
 		{`emit("happened", {"n": [1]})`, `None`, `event on_call_request happened {"n":[1]}`},
@@ -139,6 +141,34 @@ func TestHostFunctions(t *testing.T) {
 			t.Errorf("%s: said %q, want %q", one.expr, got, one.said)
 		}
 	}
+}
+
+// slowStore answers when nobody waits any more.
+type slowStore struct{ edge.Store }
+
+func (slowStore) Get(ctx context.Context, _ string) ([]byte, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestStoreWait: one call waits for the store for so long in all.
+func TestStoreWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said []string
+		b := host(&said)
+		b.Store = slowStore{}
+		g := open(t, b, "def on_call_request(c):\n    return log_field('v', repr([attempt(lambda: kv_get('a'))['error']['code'] for i in range(10)]))")
+		for range 2 { // each call has its own
+			began := time.Now()
+			got, err := ask(t, g, abi.OnCallRequest, &abi.Input{})
+			if want := "log_field name=v text=[" + strings.Repeat(", -5", 10)[2:] + "]"; err != nil || got != want {
+				t.Errorf("%q, %v; want %s", got, err, want)
+			}
+			if took := time.Since(began); took != wasm.StoreWait {
+				t.Errorf("waited %v", took)
+			}
+		}
+	})
 }
 
 // TestGrants: what is not granted keeps a program from starting, or, where it does without,
