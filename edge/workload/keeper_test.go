@@ -588,6 +588,45 @@ func TestForegroundKilled(t *testing.T) {
 	}
 }
 
+// sweeps is an edge that another process begins to use while it is asked what is left over.
+type sweeps struct {
+	*played
+	sweep func(unwanted func(name string) bool)
+}
+
+func (s sweeps) Sweep(unwanted func(name string) bool) { s.sweep(unwanted) }
+
+// What is left over of a workload is not that of one which begins in the foreground of another
+// process at the same time.
+func TestForegroundIsNotLeftOver(t *testing.T) {
+	dir := t.TempDir()
+	before := keep(t, &played{}, dir)
+	if err := before.Run(t.Context(), describe("kept"), false, time.Minute, nil); err != nil {
+		t.Fatal(err)
+	}
+	before.Close()
+	other, err := Open(KeeperOptions{Paths: pathsAt(t, dir), Edge: &played{}, Log: slog.New(slog.DiscardHandler), Boot: "one", Foreground: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(other.Close)
+	e := sweeps{&played{}, func(unwanted func(name string) bool) {
+		if err := other.Run(t.Context(), describe("early"), false, time.Minute, nil); err != nil {
+			t.Error(err)
+		}
+		for name, want := range map[string]bool{"early": false, "kept": true, "gone": true, "../kept": true} {
+			if unwanted(name) != want {
+				t.Errorf("%s is unwanted: %v", name, !want)
+			}
+		}
+	}}
+	k, err := Open(KeeperOptions{Paths: pathsAt(t, dir), Edge: e, Log: slog.New(slog.DiscardHandler), Boot: "one"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.Close)
+}
+
 // A process that is killed while it begins to keep a workload in its foreground leaves nothing
 // that a manager would keep.
 func TestForegroundIsKnownFromItsBeginning(t *testing.T) {

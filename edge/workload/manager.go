@@ -206,22 +206,32 @@ func Open(o KeeperOptions) (_ *Keeper, err error) {
 		return nil, o.Paths.Unusable(err)
 	}
 	var names []string
-	held := map[string]bool{} // by other processes
 	for _, e := range entries {
 		if checkName("workload", e.Name()) != nil {
 			continue
 		}
 		if k.load(e.Name()) {
 			names = append(names, e.Name())
-		} else {
-			held[e.Name()] = true
 		}
 	}
 	k.endOrphans(names)
 	if s, ok := k.Edge.(Sweeper); ok {
-		s.Sweep(func(name string) bool { return !held[name] })
+		s.Sweep(func(name string) bool { return slices.Contains(names, name) || !k.held(name) })
 	}
 	return k, nil
+}
+
+// held reports whether another process keeps a workload now, as one in the foreground that has
+// begun since this one looked: its directory is locked before anything of it is made.
+func (k *Keeper) held(name string) bool {
+	if checkName("workload", name) != nil {
+		return false
+	}
+	folder, err := openFolder(filepath.Join(k.Paths.Workloads(), name))
+	if err == nil {
+		folder.close()
+	}
+	return errors.Is(err, edge.ErrHeld)
 }
 
 // load takes up a workload that was kept before; false for one that another process keeps.
