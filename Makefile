@@ -74,7 +74,7 @@ fuzz: ## Run every fuzz target for FUZZTIME (30s)
 	@for f in $(FUZZ); do echo "== $$f"; $(GO) test ./$${f%%:*} -run '^$$' -fuzz "^$${f##*:}$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x; done
 
 golden: ## Write the golden files anew; read the diff before you commit it
-	$(GO) test ./edge/catalog ./edge/compile ./edge/source ./edge/v1beta1 -update
+	$(GO) test ./cmd/weir/apps ./edge/authserver ./edge/catalog ./edge/compile ./edge/registry ./edge/source ./edge/v1beta1 ./filters/authz -update
 	$(GO) test ./cmd/weir -run Mistakes -update
 
 peers: $(PEERS)/node_modules/.package-lock.json $(IDP)/node_modules/.package-lock.json $(ASC)/node_modules/.package-lock.json ## Install the clients, servers, the conformance suite that tests talk to, and the compiler of AssemblyScript (npm)

@@ -13,7 +13,7 @@ import (
 )
 
 // Kind is what went wrong, as far as the answer to the client depends on it.
-// serve/failure.go has the one table from kinds to answers.
+// failure.go has the one table from kinds to answers.
 type Kind uint8
 
 // The kinds of error.

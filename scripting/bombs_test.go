@@ -48,6 +48,8 @@ func bombs() []bomb {
 		{"list of a range", "return len(list(range(n * n)))", elements},
 		{"tuple of a range", "return len(tuple(range(n)))", elements},
 		{"set of a range", "return len(set(range(n)))", elements},
+		{"sorted range, by name", "return len(sorted(iterable = range(n)))", elements},
+		{"number from a text, by name", "return int(x = '9' * 3000000)", "a text of more than 4096 digits"},
 		{"sorted range", "return len(sorted(range(n)))", elements},
 		{"reversed range", "return len(reversed(range(n)))", elements},
 		{"enumerate a range", "return len(list(enumerate(range(n))))", elements},

@@ -26,7 +26,7 @@ const (
 	fnSet    = hidden + "[]="   // x[k] = v
 	fnRight  = hidden + "right" // the right side of an assigning operator
 
-	fnAt = hidden + "[]" // with an operator: x[k] %= v
+	fnAt = hidden + "[]" // x[k] of x[k] %= v, and with an operator the rest of that
 )
 
 func isHidden(name string) bool { return strings.HasPrefix(name, hidden) }
@@ -78,7 +78,7 @@ func assignment(s *syntax.AssignStmt) syntax.Stmt {
 			return s // nothing large comes of it
 		case s.Op == syntax.PERCENT_EQ || s.Op == syntax.LTLT_EQ || s.Op == syntax.GTGT_EQ: // these look at any right side, fnRight as well
 			if x, ok := unparen(s.LHS).(*syntax.IndexExpr); ok {
-				return &syntax.ExprStmt{X: call(s.OpPos, fnAt+op.String(), x.X, x.Y, s.RHS)}
+				return &syntax.ExprStmt{X: call(s.OpPos, fnAt+op.String(), call(x.Lbrack, fnAt, x.X, x.Y), s.RHS)}
 			}
 			fallthrough
 		case isLiteralOf(s.RHS, syntax.INT): // no left side is changed in place by it, so that no fnRight is made for a counter

@@ -412,3 +412,19 @@ func TestNames(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What stands at an index is read before the right side is evaluated, as in the language.
+func TestOrderOfAssignment(t *testing.T) {
+	for op, want := range map[string]string{">>=": "4", "<<=": "16", "%=": "0", "+=": "9", "-=": "7", "//=": "8", "|=": "9", "^=": "9", "*=": "8", "&=": "0"} {
+		text := fmt.Sprintf("d = {'a': 8}\ndef f():\n  d['a'] = 100\n  return 1\nd['a'] %s f()\nreturn d['a']", op)
+		if o := run(t, text); told(o) != want {
+			t.Errorf("%s: %s, want %s", op, told(o), want)
+		}
+		for _, place := range []string{"d['b']", "l[7]"} {
+			text = fmt.Sprintf("d, l = {}, [1]\ndef f():\n  print('evaluated')\n  return 1\n%s %s f()", place, op)
+			if o := run(t, text); o.Error == nil || o.Error.Line != 5 || o.Error.Column != 2 || len(o.Logs) > 0 {
+				t.Errorf("%s %s: %+v, %q", place, op, o.Error, o.Logs)
+			}
+		}
+	}
+}

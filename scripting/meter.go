@@ -28,6 +28,9 @@ const lookEvery = 1 << 17
 // heldAtOnce is how many bytes more than it needs a run holds, so that it asks seldom.
 const heldAtOnce = 64 << 10
 
+// Full is what a run is told whose values, with those of others, take as much memory as they may.
+const Full = "the runs of this caller, or all runs, hold as much memory as they may now: call it again later"
+
 func newMeter(r *run) *meter { return &meter{run: r, every: lookEvery} }
 
 // allocate counts bytes of values.
@@ -38,7 +41,7 @@ func (m *meter) allocate(bytes int) error {
 	if m.total > m.held {
 		more := m.total - m.held + heldAtOnce
 		if m.run.hold != nil && !m.run.hold(more) {
-			return m.run.end(&Fault{Message: "the runs of this caller, or all runs, hold as much memory as they may now: call it again later", Cause: Budget, Spent: MemorySpent})
+			return m.run.end(&Fault{Message: Full, Cause: Budget, Spent: MemorySpent})
 		}
 		m.held += more
 	}

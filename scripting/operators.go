@@ -67,18 +67,18 @@ func countedFunctions() starlark.StringDict {
 	})
 	for _, op := range []syntax.Token{syntax.PERCENT, syntax.LTLT, syntax.GTGT} {
 		scope[fnAt+op.String()] = hiddenBuiltin(0, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
-			thread.Steps++ // the one call stands for four instructions
-			old, err := starlark.EvalOptions(dialect(), &starlark.Thread{}, "", "x[k]", starlark.StringDict{"x": args[0], "k": args[1]})
-			if err != nil {
-				return nil, errorText(err)
-			}
-			v, err := m.binary(thread, op, old, args[2])
+			at := args[0].(*place)
+			v, err := m.binary(thread, op, at.Value, args[1])
 			if err != nil {
 				return nil, err
 			}
-			return starlark.None, m.setIndex(thread, args[0], args[1], v)
+			return starlark.None, m.setIndex(thread, at.x, at.k, v)
 		})
 	}
+	scope[fnAt] = hiddenBuiltin(1, func(_ *meter, _ *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+		old, err := index(args[0], args[1])
+		return &place{old, args[0], args[1]}, err
+	})
 	universe(scope)
 	return scope
 }
@@ -323,6 +323,46 @@ func (m *meter) search(thread *starlark.Thread, x starlark.Value, in starlark.Se
 	return m.work(thread, in.Len()*each)
 }
 
+// place is x[k] of x[k] %= v: what stood there before the right side was evaluated.
+type place struct {
+	starlark.Value
+	x, k starlark.Value
+}
+
+// index is x[k].
+func index(x, k starlark.Value) (starlark.Value, error) {
+	switch x := x.(type) {
+	case starlark.Mapping:
+		v, found, err := x.Get(k)
+		if err == nil && !found {
+			err = fmt.Errorf("key %v not in %s", k, x.Type())
+		}
+		return v, err
+	case starlark.Indexable:
+		n := x.Len()
+		i, err := starlark.AsInt32(k)
+		if err != nil {
+			return nil, fmt.Errorf("%s index: %s", x.Type(), err)
+		}
+		at := i
+		if at < 0 {
+			at += n
+		}
+		if at < 0 || at >= n {
+			return nil, outOfRange(i, n, x)
+		}
+		return x.Index(at), nil
+	}
+	return nil, fmt.Errorf("unhandled index operation %s[%s]", x.Type(), k.Type())
+}
+
+func outOfRange(i, n int, x starlark.Value) error {
+	if n == 0 {
+		return fmt.Errorf("index %d out of range: empty %s", i, x.Type())
+	}
+	return fmt.Errorf("%s index %d out of range [%d:%d]", x.Type(), i, -n, n-1)
+}
+
 // setIndex is x[k] = v.
 func (m *meter) setIndex(thread *starlark.Thread, x, k, v starlark.Value) error {
 	switch x := x.(type) {
@@ -353,13 +393,10 @@ func (m *meter) setIndex(thread *starlark.Thread, x, k, v starlark.Value) error 
 		if at < 0 {
 			at += n
 		}
-		switch {
-		case at >= 0 && at < n:
+		if at >= 0 && at < n {
 			return x.SetIndex(at, v)
-		case n == 0:
-			return fmt.Errorf("index %d out of range: empty %s", i, x.Type())
 		}
-		return fmt.Errorf("%s index %d out of range [%d:%d]", x.Type(), i, -n, n-1)
+		return outOfRange(i, n, x)
 	}
 	return fmt.Errorf("%s value does not support item assignment", x.Type())
 }

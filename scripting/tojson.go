@@ -98,6 +98,10 @@ func (w *writer) value(depth int) error {
 	return nil
 }
 
+// TooLarge reports whether an error of ToJSON is that the text has more than MaxOut bytes: who
+// encoded the value counted the least that its text can have.
+func TooLarge(err error) bool { return errors.Is(err, errLarge(MaxOut)) }
+
 func errLarge(most int) error { return whole(fmt.Sprintf("larger than %d bytes", most)) }
 
 func (w *writer) text(text []byte) error {

@@ -42,6 +42,14 @@ func universe(scope starlark.StringDict) {
 // builtin looks at the call of a builtin before it is made. What it returns is called.
 func (m *meter) builtin(thread *starlark.Thread, name string, args starlark.Tuple, named []starlark.Tuple) (starlark.Tuple, []starlark.Tuple, error) {
 	var first starlark.Value = starlark.None
+	if by := byName(name); by != "" && len(args) == 0 {
+		for i, pair := range named {
+			if s, _ := starlark.AsString(pair[0]); s == by {
+				args, named = starlark.Tuple{pair[1]}, slices.Delete(slices.Clone(named), i, i+1)
+				break
+			}
+		}
+	}
 	if len(args) > 0 {
 		first = args[0]
 	}
@@ -77,6 +85,17 @@ func (m *meter) builtin(thread *starlark.Thread, name string, args starlark.Tupl
 		return m.ordered(thread, name, args, named)
 	}
 	return args, named, err
+}
+
+// byName is the name by which a builtin takes its first value, too; "" for none.
+func byName(builtin string) string {
+	switch builtin {
+	case "int":
+		return "x"
+	case "sorted":
+		return "iterable"
+	}
+	return ""
 }
 
 func second(args starlark.Tuple) starlark.Value {

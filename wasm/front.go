@@ -18,6 +18,7 @@ import (
 type Front struct {
 	name    string
 	onError [abi.Hooks]Policy
+	passes  [abi.Hooks]bool
 	to      *slog.Logger
 
 	breaker breaker
@@ -33,7 +34,7 @@ type Front struct {
 // Open makes the front ready for calls, for a program with this binding whose limits are
 // filled in.
 func (f *Front) Open(b *Binding) {
-	f.name, f.onError, f.to = b.Name, b.OnError, b.Log
+	f.name, f.onError, f.passes, f.to = b.Name, b.OnError, b.Passes, b.Log
 	if f.to == nil {
 		f.to = slog.New(slog.DiscardHandler)
 	}
@@ -51,7 +52,7 @@ func (f *Front) Enter(hook abi.Hook, from Sender) error {
 	if f.closed.Load() {
 		return errClosed
 	}
-	if !f.skips(hook) && !f.breaker.allow(from) {
+	if f.rests(hook) && !f.breaker.allow(from) {
 		f.counts.failed(hook, Open, false)
 		return &Failure{Guest: f.name, Hook: hook, Reason: Open}
 	}
@@ -90,10 +91,13 @@ func (f *Front) Settle(hook abi.Hook, from Sender, why *Failure, answered bool) 
 // Used counts fuel.
 func (f *Front) Used(fuel uint64) { f.counts.fuel.Add(fuel) }
 
-// skips reports whether a failure in a hook is passed over. A guest whose
-// failures are passed over is asked about every message all the same: to rest
-// would be to let pass what it would have refused.
+// skips reports whether a failure in a hook is passed over.
 func (f *Front) skips(hook abi.Hook) bool { return f.onError[hook] == Skip }
+
+// rests reports whether the messages of a sender on which the guest fails again and again rest.
+// A guest whose failures are passed over is asked about every message all the same: to rest
+// would be to let pass what it would have refused.
+func (f *Front) rests(hook abi.Hook) bool { return !f.skips(hook) && !f.passes[hook] }
 
 // Reject is for a record that Call returned and that turns out to be no answer
 // to the hook: malformed, or with operations that it may not use. It is counted
@@ -111,7 +115,7 @@ func (f *Front) Reject(hook abi.Hook, from Sender, detail string) error {
 
 // crash counts a failure that a message caused.
 func (f *Front) crash(hook abi.Hook, from Sender) {
-	if !f.skips(hook) && f.breaker.failure(from) {
+	if f.rests(hook) && f.breaker.failure(from) {
 		f.counts.opened.Add(1)
 		f.to.Warn("guest fails again and again on messages of one sender: they rest for a while", "guest", f.name)
 	}

@@ -62,6 +62,7 @@ type Binding struct {
 	Limits    Limits
 	Isolation Isolation
 	OnError   [abi.Hooks]Policy // never Skip for a hook of identity
+	Passes    [abi.Hooks]bool   // who opens the guest passes over failures in the hook by itself
 
 	Log    *slog.Logger                               // nil for none
 	Store  edge.Store                                 // of the kv grant

@@ -137,7 +137,7 @@ func scriptAnswer(in *instance, s []uint64) {
 func scriptSteps(in *instance, s []uint64) { in.outer().Steps(s[0]) }
 
 func scriptPrint(in *instance, s []uint64) {
-	if err := in.outer().Print(in.bounded(s[0], s[1], maxScriptArgs)); err != nil {
+	if err := in.outer().Print(in.bounded(s[0], s[1], math.MaxUint32)); err != nil {
 		in.end(err)
 	}
 }

@@ -26,10 +26,14 @@ func (a *app) foreground(ctx context.Context, manifest []byte, replace bool, wai
 	}
 	var keeper atomic.Pointer[workload.Keeper]
 	s := serve.Defaults()
-	s.AdminListen = ""
+	given, err := a.settingsInPassing()
+	if err != nil {
+		return err
+	}
+	s.AdminListen, s.CABundle = "", given.CABundle
 	log := keptLog(io.Discard, s, &keeper)
 	d := local.NewDoors(s, paths, log)
-	k, err := workload.Open(workload.KeeperOptions{Paths: paths, Edge: d, Log: log, Version: thisBuild().Version, Foreground: true, Forget: d.Forget, Ports: local.Ports(paths)})
+	k, err := workload.Open(workload.KeeperOptions{Paths: paths, Edge: d, Log: log, Version: thisBuild().Version, Foreground: true, Forget: d.Forget, Ports: local.Ports(paths), Evict: a.replaced})
 	if err != nil {
 		return err
 	}

@@ -71,8 +71,9 @@ Exit codes: 0 done, 1 the configuration cannot be served or something broke,
 2 wrong command line, 3 the called tool reports a failure, 4 the server
 answered with an error, 5 the server could not be reached, 6 no such workload,
 group or secret, 7 the name or the port is taken, 8 no sandbox as it was asked
-for, 9 refused by a rule, 44 the server ended or did not introduce itself in
-time, 45 a login is needed; for 10 to 41 see "weir doctor --help".`,
+for, 9 refused by a rule, 42 an image cannot be built, 43 it cannot be had,
+44 the server ended or did not introduce itself in time, 45 a login is needed;
+for 10 to 41 see "weir doctor --help".`,
 		Example: `  weir serve
   weir tools
   weir call echo text=hello`,

@@ -122,10 +122,31 @@ func (a *app) runWorkload(cmd *cobra.Command, x *runFlags, args []string) error 
 		}
 		err = a.keepRunning(ctx, cmd, x, made)
 		var taken *workload.Error
+		if x.Given["from-config"] && errors.As(err, &taken) && taken.Code == workload.CodeTaken {
+			err = ofConfig(err, x.fromConfig, made.Name)
+		}
 		if again := made.Derived && tries < 5 && errors.As(err, &taken) && taken.Code == workload.CodeTaken && taken.Field == "--name"; !again {
 			return interrupted(ctx, err)
 		}
 	}
+}
+
+// ofConfig says of something that is taken what to do where a file says it, and not a flag.
+func ofConfig(err error, file, name string) error {
+	var taken *workload.Error
+	if !errors.As(err, &taken) {
+		return err
+	}
+	told := *taken
+	switch told.Field {
+	case "--name":
+		told.Next = "change the name in " + file + ", or remove the other one first: weir rm " + name
+	case "--proxy-port":
+		told.Next = "change the port in " + file
+	default:
+		return err
+	}
+	return &told
 }
 
 // made makes the manifest, of the flags or of a file.
@@ -295,13 +316,17 @@ func (a *app) byManager(ctx context.Context, cmd *cobra.Command, x *runFlags, ma
 			return err
 		}
 	}
-	if err := a.keepSecrets(ctx, made.Secrets); err != nil {
+	undo, err := a.keepSecrets(ctx, made.Secrets)
+	if err != nil {
 		return err
 	}
 	o := outcome{Name: made.Name}
 	steps := a.steps(cmd)
 	err = m.Run(ctx, made.Manifest, x.ReplaceExisting, x.waiting(cmd, made.Plan), steps.Told(&o))
 	steps.End()
+	if refused(err) {
+		err = errors.Join(err, undo())
+	}
 	if err == nil {
 		a.include(cmd, x, made)
 	} else if ctx.Err() != nil { // the manager goes on with what it has
@@ -328,19 +353,15 @@ func (a *app) include(cmd *cobra.Command, x *runFlags, made *workload.Made) {
 
 // inForeground keeps the workload as long as this command runs.
 func (a *app) inForeground(ctx context.Context, cmd *cobra.Command, x *runFlags, made *workload.Made) error {
-	if err := a.keepSecrets(ctx, made.Secrets); err != nil {
+	undo, err := a.keepSecrets(ctx, made.Secrets)
+	if err != nil {
 		return err
-	}
-	if x.ReplaceExisting {
-		if err := a.replaced(ctx, made.Name); err != nil {
-			return err
-		}
 	}
 	o := outcome{Name: made.Name}
 	steps := a.steps(cmd)
 	told := steps.Told(&o)
 	running := false
-	err := a.foreground(ctx, made.Manifest, x.ReplaceExisting, x.waiting(cmd, made.Plan), func(e workload.Event) {
+	err = a.foreground(ctx, made.Manifest, x.ReplaceExisting, x.waiting(cmd, made.Plan), func(e workload.Event) {
 		switch {
 		case running && !wantsJSON(cmd): // what the server prints
 			fmt.Fprintln(a.err, edge.Clean(e.Text))
@@ -361,7 +382,17 @@ func (a *app) inForeground(ctx context.Context, cmd *cobra.Command, x *runFlags,
 	if !running {
 		steps.End()
 	}
+	if refused(err) {
+		err = errors.Join(err, undo())
+	}
 	return err
+}
+
+// refused reports whether a workload was not taken in at all, so that what was there before goes
+// on.
+func refused(err error) bool {
+	var e *workload.Error
+	return errors.As(err, &e) && (e.Code == workload.CodeTaken || e.Code == workload.CodeInvalid || e.Code == workload.CodeNotFound)
 }
 
 // replaced removes a workload that a manager keeps, where there is one.
@@ -397,23 +428,49 @@ func (x *runFlags) waiting(cmd *cobra.Command, plan *compile.Plan) time.Duration
 	return x.wait
 }
 
-// keepSecrets keeps the values that flags gave with the user's secrets.
-func (a *app) keepSecrets(ctx context.Context, secrets []workload.Secret) error {
+// keepSecrets keeps the values that flags gave with the user's secrets, in the place of those of a
+// workload of that name. undo puts these back.
+func (a *app) keepSecrets(ctx context.Context, secrets []workload.Secret) (undo func() error, err error) {
 	if len(secrets) == 0 {
-		return nil
+		return func() error { return nil }, nil
 	}
 	p, err := a.secrets().Unlocked(ctx, "")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	values := map[secret.Ref]edge.Secret{}
+	values, before := map[secret.Ref]edge.Secret{}, map[secret.Ref]edge.Secret{}
+	var added []secret.Ref
 	for _, s := range secrets {
-		values[secret.Ref{Name: s.Name, Key: s.Key}] = s.Value
+		r := secret.Ref{Name: s.Name, Key: s.Key}
+		values[r] = s.Value
+		switch old, err := p.Get(ctx, r); {
+		case err == nil:
+			before[r] = old
+		case errors.Is(err, secret.ErrNowhere):
+			added = append(added, r)
+		default:
+			return nil, err
+		}
 	}
 	if err := p.Set(ctx, values); err != nil {
-		return fmt.Errorf("a secret of the command line is kept with your secrets: %w", err)
+		return nil, fmt.Errorf("a secret of the command line is kept with your secrets: %w", err)
 	}
-	return nil
+	return func() error {
+		ctx := context.WithoutCancel(ctx)
+		var failed error
+		if len(before) > 0 {
+			failed = p.Set(ctx, before)
+		}
+		for _, r := range added {
+			if err := p.Delete(ctx, r); err != nil && !errors.Is(err, secret.ErrNowhere) {
+				failed = errors.Join(failed, err)
+			}
+		}
+		if failed != nil {
+			return fmt.Errorf("the secrets of the workload that goes on are not those of before: %w", failed)
+		}
+		return nil
+	}, nil
 }
 
 // needed refuses a workload that needs a secret which is nowhere. Where the secrets are locked

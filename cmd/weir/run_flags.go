@@ -127,7 +127,7 @@ func (x *runFlags) read(a *app, cmd *cobra.Command, args []string) error {
 	}
 	x.Args, x.Given, x.Look, x.HasImage = after, map[string]bool{}, a.program, a.hasImage
 	cmd.Flags().Visit(func(f *pflag.Flag) { x.Given[f.Name] = true })
-	if secret, ok := a.lookup("WEIR_OIDC_CLIENT_SECRET"); ok && x.OIDCClientSecret == "" && x.OIDCIssuer != "" {
+	if secret, ok := a.lookup("WEIR_OIDC_CLIENT_SECRET"); ok && x.OIDCClientSecret == "" && (x.OIDCIssuer != "" || x.OIDCIntrospectionURL != "") {
 		x.OIDCClientSecret = secret
 	}
 	defaults, err := local.OfUser(a.paths)

@@ -268,7 +268,7 @@ func variables(environ []string) (*koanf.Koanf, []error) {
 func another(variable string) bool {
 	switch variable {
 	case settingsVariable, storePasswordVariable, sentinelUserVariable, sentinelPasswordVariable, embeddingKeyVariable, authKeyVariable, clientMetadataVariable, "WEIR_REQUIRE_ALL", "WEIR_DISABLE_OBO",
-		secret.ProviderVariable, secret.FallbackVariable, secret.PasswordVariable, "WEIR_HOME", "WEIR_ENGINE":
+		secret.ProviderVariable, secret.FallbackVariable, secret.PasswordVariable, "WEIR_HOME", "WEIR_ENGINE", "WEIR_OIDC_CLIENT_SECRET":
 		return true
 	}
 	return strings.HasPrefix(variable, "WEIR_SECRET_") || strings.HasPrefix(variable, "WEIR_PEERS_") || serviceLink().MatchString(variable)

@@ -178,3 +178,10 @@ func TestSettingsFile(t *testing.T) {
 		}
 	}
 }
+
+// A variable of `weir run` is no misspelt setting to the other commands.
+func TestVariableOfRun(t *testing.T) {
+	if _, err := given(t, "", []string{"WEIR_OIDC_CLIENT_SECRET=x"}); err != nil {
+		t.Error(err)
+	}
+}

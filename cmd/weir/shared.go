@@ -26,7 +26,7 @@ func (a *app) workloads() *workloads.Commands {
 			return false, nil
 		}
 		return true, a.logIn(ctx, cmd, manifest, nil)
-	}, Unlock: a.secrets().HandOver, Follow: a.clients().FollowManager}
+	}, Unlock: a.secrets().HandOver, Follow: a.clients().FollowManager, Reach: a.reachInPassing}
 }
 func (a *app) secrets() *secrets.Commands {
 	return &secrets.Commands{App: a.shared(), Password: &a.password}
@@ -35,13 +35,16 @@ func (a *app) clients() *clients.Commands {
 	return &clients.Commands{App: a.shared(), Workloads: a.workloads}
 }
 func (a *app) registries() *registries.Commands {
-	return &registries.Commands{App: a.shared(), Reach: func() (edge.Reach, error) {
-		s, err := a.settingsInPassing()
-		if err != nil {
-			return edge.Reach{}, err
-		}
-		return s.Reach()
-	}}
+	return &registries.Commands{App: a.shared(), Reach: a.reachInPassing}
+}
+
+// reachInPassing is what the settings of the process allow to requests of its own.
+func (a *app) reachInPassing() (edge.Reach, error) {
+	s, err := a.settingsInPassing()
+	if err != nil {
+		return edge.Reach{}, err
+	}
+	return s.Reach()
 }
 
 // What follows is what all commands share (package cli), by the short names that the commands

@@ -109,13 +109,13 @@ Modules of filters are read and not compiled: "weir doctor" starts them.`,
 		},
 	}
 	cmd.Flags().BoolVar(&local, "local-rate-limits", false, "judge as an edge with --local-rate-limits would")
-	cmd.Flags().StringSliceVar(&starts, workloadsFlag, nil, "judge as an edge that may start `FORMS` of MCPServers would: local")
+	cmd.Flags().StringSliceVar(&starts, workloadsFlag, nil, "judge as an edge that may start `FORMS` of MCPServers would: local, container, wasm")
 	cmd.Flags().StringSliceVar(&webhooks, webhooksFlag, nil, "`FILE` of webhooks, checked with the manifests; may be repeated")
 	cmd.Flags().StringVar(&dir, secretsFlag, "", "`DIR` with a file NAME/KEY for each secret")
 	cmd.Flags().BoolVar(&partial, "partial", false, "what is named is a part of a set: warn of what leads out of it")
 	cmd.Flags().BoolVar(&strict, "strict", false, "take warnings for errors")
 	addConfigFlag(cmd, &config, "")
-	mustRegister(cmd, workloadsFlag, []string{"local"})
+	mustRegister(cmd, workloadsFlag, []string{"local", "container", "wasm"})
 	if err := cmd.MarkFlagDirname(secretsFlag); err != nil {
 		panic(err) // the flag was added in the line before
 	}

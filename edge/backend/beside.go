@@ -126,6 +126,10 @@ func (s *session) before(ctx context.Context, l *link, on *call, m *mcp.Message)
 		if c != nil && !c.level {
 			return nil
 		}
+	case "notifications/elicitation/complete", "notifications/tasks/status":
+		if c != nil && c.alone {
+			return nil // its revision has none
+		}
 	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed", "notifications/resources/updated":
 		if c != nil && c.alone {
 			return nil // a modern client hears of these where it listens for them

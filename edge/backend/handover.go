@@ -68,6 +68,21 @@ func (b *Backend) Hand(ctx context.Context, client *edge.Session) (h Handed, ok 
 	return h, true
 }
 
+// Subscribed returns the URIs that a client's session is subscribed to at the backend.
+func (b *Backend) Subscribed(client *edge.Session) (uris []string) {
+	if w, is := client.Attached(watchKey{b}).(*watcher); is {
+		w.mu.Lock()
+		uris = w.uris.list()
+		w.mu.Unlock()
+	}
+	if s, is := client.Attached(b).(*session); is {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		uris = append(uris, s.subs.list()...)
+	}
+	return uris
+}
+
 // HandedOver notes that another process goes on with what h says: the end of the
 // client's session here is none for the server.
 func (b *Backend) HandedOver(client *edge.Session, h Handed) {

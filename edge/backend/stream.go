@@ -147,7 +147,8 @@ func (s *session) readOwn(ctx context.Context, opened func(resumes bool)) error 
 					wait, told = min(time.Duration(e.Retry)*time.Millisecond, 30*time.Second), true
 				}
 				if m, err := mcp.Decode(e.Data); err == nil && (m.Kind == mcp.Request || m.Kind == mcp.Notification) {
-					if s.before(ctx, l, nil, m) != nil {
+					// A question lives as long as the session, and not as long as somebody listens.
+					if s.before(context.WithoutCancel(ctx), l, nil, m) != nil {
 						pause(ctx)
 						continue // nobody has heard it
 					}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/containerd/errdefs"
 	engine "github.com/moby/moby/api/types/container"
+	images "github.com/moby/moby/api/types/image"
 	"github.com/moby/moby/client"
 )
 
@@ -54,6 +55,14 @@ const (
 	maxName      = 512
 )
 
+// plainName is the name of a repository without what is meant anyway.
+func plainName(name string) string {
+	for _, hub := range []string{"docker.io/", "index.docker.io/", "library/"} {
+		name = strings.TrimPrefix(name, hub)
+	}
+	return name
+}
+
 // Image returns what the engine has under a name. The error is an *Error of the kind NoImage
 // where it has none.
 func (e *Engine) Image(ctx context.Context, name string) (*Image, error) {
@@ -70,6 +79,13 @@ func (e *Engine) Image(ctx context.Context, name string) (*Image, error) {
 		return nil, fmt.Errorf("image %s: %w", name, short(err))
 	}
 	i := &Image{ID: r.ID, Digests: r.RepoDigests}
+	if id := r.Identity; id != nil && len(id.Pull)+len(id.Build) > 0 {
+		// An engine with the store of containerd gives what was built here digests, too.
+		i.Digests = slices.DeleteFunc(slices.Clone(i.Digests), func(digest string) bool {
+			base, _, _ := strings.Cut(digest, "@")
+			return !slices.ContainsFunc(id.Pull, func(p images.PullIdentity) bool { return plainName(p.Repository) == plainName(base) })
+		})
+	}
 	if r.Architecture != "" && r.Architecture != runtime.GOARCH {
 		i.Foreign = fmt.Sprintf("%.60q", r.Os+"/"+r.Architecture)
 	}

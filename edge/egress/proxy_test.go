@@ -547,6 +547,16 @@ func TestSNI(t *testing.T) {
 	}
 }
 
+// TestPlainOn443: what is no TLS does not leave for port 443 outside of a tunnel either.
+func TestPlainOn443(t *testing.T) {
+	w := open(t, public, Options{})
+	h := w.host("93.184.216.34:443", echo)
+	got := w.say("GET http://allowed.test:443/ HTTP/1.1\r\nHost: allowed.test:443\r\nConnection: close\r\n\r\n")
+	if !strings.HasPrefix(got, "HTTP/1.1 403 ") || h.read.Load() > 0 || w.denied(WrongName) != 1 {
+		t.Errorf("%d bytes were sent on, %d refusals: %.200s", h.read.Load(), w.denied(WrongName), got)
+	}
+}
+
 // TestServerFirst has the host be the first to speak on another port than 443, and nothing of
 // it pass on 443 before the client's name is known.
 func TestServerFirst(t *testing.T) {

@@ -103,6 +103,10 @@ func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 	}
 	// 2. It is allowed, and somebody answers.
 	out, d, err := p.dial(c.passage.life, host, port)
+	if err == nil && !connect && port == 443 && d.Kind != KindAll && d.Kind != KindGateway { // as in a tunnel to that port
+		_ = out.Close()
+		err = &Refusal{Host: host.String(), Port: port, Reason: WrongName, What: "it is no TLS"}
+	}
 	if err != nil {
 		p.refusedWith(err)
 		p.answer(ctx, host, port, err)

@@ -327,8 +327,13 @@ func (r *reference) moving() bool { return r.digest == "" && r.tag == name.Defau
 // full is the name of the repository with its registry, as rules have it: in small letters,
 // and without the port that is meant anyway, so that no rule is passed by with another spelling.
 func (r *reference) full() string {
-	host := strings.TrimSuffix(strings.ToLower(r.repo.RegistryStr()), ":443")
-	if host == name.DefaultRegistry {
+	host := strings.ToLower(r.repo.RegistryStr())
+	if h, port, ok := strings.Cut(host, ":"); ok {
+		host = h + ":" + strings.TrimLeft(port, "0")
+	}
+	host = strings.TrimSuffix(host, ":443")
+	switch host {
+	case name.DefaultRegistry, "registry-1.docker.io", "registry.hub.docker.com": // all of them Docker's
 		host = "docker.io"
 	}
 	return host + "/" + r.repo.RepositoryStr()

@@ -80,6 +80,7 @@ func TestRules(t *testing.T) {
 		{"ghcr.io/a/*", "ghcr.io/a/b", true}, {"ghcr.io/a/*", "ghcr.io/a/b/c", false}, {"ghcr.io/a/**", "ghcr.io/a/b/c", true}, {"ghcr.io/a/*", "ghcr.io/ab/c", false},
 		{"docker.io/library/*", "alpine", true}, {"docker.io/mcp/*", "mcp/fetch", true}, {"docker.io/mcp/*", "index.docker.io/mcp/fetch:2", true}, {"docker.io/mcp/*", "evil.example/docker.io/mcp/fetch", false},
 		{"**", "ghcr.io/a/b", true}, {"ghcr.io/a.b/*", "ghcr.io/axb/c", false}, {"localhost:5000/*", "localhost:5000/x", true}, {"*.example.com/**", "a.example.com/x/y", true}, {"*.example.com/**", "evil/a.example.com/x", false},
+		{"docker.io/mcp/*", "registry-1.docker.io/mcp/fetch:2", true}, {"docker.io/mcp/*", "registry.hub.docker.com/mcp/fetch", true}, {"ghcr.io/a/*", "ghcr.io:0443/a/b", true}, {"localhost:5000/*", "localhost:05000/x", true},
 		{"ghcr.io/a/*", "GHCR.io/a/b", true}, {"ghcr.io/a/*", "ghcr.io:443/a/b", true}, {"GHCR.io:443/a/*", "ghcr.io/a/b", true}, {"ghcr.io/a/*", "ghcr.io:5000/a/b", false},
 	} {
 		p, err := pattern(c.pattern, true)

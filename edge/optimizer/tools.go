@@ -104,6 +104,9 @@ func (q *asked) take(keywords []byte) (why string) {
 	}
 	q.keywords = nil
 	for i, one := range all {
+		if string(one) == `""` { // it says nothing
+			continue
+		}
 		word, why := text(fmt.Sprintf("/tool_keywords/%d", i), one, maxKeyword)
 		if why != "" {
 			return why

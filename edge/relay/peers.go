@@ -19,8 +19,8 @@ import (
 // answers nor writes a new value for silentFor, counts as gone for the edge that asked.
 // If it lives after all it finds out by itself: an edge that could not renew its value
 // for leaseFor asks the store before it answers a call that another edge may have
-// declared failed, and one that could not for aliveFor expects no reply any more to
-// what it asked others before.
+// declared failed. One that was given up is told so by the edges that served it, unless it
+// could not be told for waitFor: then it expects no reply to what it asked before.
 const (
 	aliveFor   = 5 * time.Second
 	AliveEvery = time.Second // interval at which an edge that serves another checks that it is alive
@@ -62,7 +62,7 @@ type Lease struct {
 	mu     sync.Mutex
 	said   time.Time // when the last write that succeeded began
 	lapses uint64    // how often a write was late
-	back   time.Time // when the last one began that was so late that the edge counted as gone
+	back   time.Time // when the last one began that was so late that messages to the edge may be lost
 }
 
 // renew notes that a write which began at began had succeeded at now.
@@ -74,15 +74,15 @@ func (l *Lease) renew(began, now time.Time) {
 			l.lapses++
 		}
 		// The calendar counts the time that a machine slept, which its other clock may not.
-		if max(now.Sub(l.said), now.Round(0).Sub(l.said.Round(0))) > aliveFor {
+		if max(now.Sub(l.said), now.Round(0).Sub(l.said.Round(0))) > waitFor {
 			l.back = began
 		}
 	}
 	l.said = began
 }
 
-// Forgotten reports whether others may have taken the edge to be gone since a moment, and
-// dropped what they served for it.
+// Forgotten reports whether others may have dropped what they served for the edge since a
+// moment, and their word of that may be lost.
 func (l *Lease) Forgotten(since time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -224,10 +224,10 @@ func ErrHolderGone() error {
 	return &edge.Error{Kind: edge.Gone, Op: "relay", Err: ErrGone}
 }
 
-// ErrForgotten returns the error for what this edge asked of another one that has taken
-// it to be gone since: nothing more comes of it.
+// ErrForgotten returns the error for what an edge asked of another one that has taken it to
+// be gone since: nothing more comes of it.
 func ErrForgotten() error {
-	return edge.Errorf(edge.Gone, "relay", "this edge was held up for so long that the edge which holds this call gave it up")
+	return edge.Errorf(edge.Gone, "relay", "this edge was silent for so long that the edge which holds this call gave it up")
 }
 
 // ErrGone is the cause of ErrHolderGone.

@@ -213,7 +213,10 @@ func (l *Link) Serve(m Message, bytes int, who string, do func(context.Context))
 		defer l.Relay.streams.done(name)
 		defer cancel()
 		defer edge.Contain(l.Relay.Log, "relay")
-		stop := l.whileAlive(ctx, m.From, cancel)
+		stop := l.whileAlive(ctx, m.From, func() {
+			cancel()
+			l.Refuse(m, ErrForgotten()) // it may live after all
+		})
 		defer stop()
 		do(ctx)
 	})
@@ -242,8 +245,8 @@ func (l *Link) whileAlive(ctx context.Context, node string, gone func()) (stop f
 }
 
 // Next waits for the next message on a reply stream. The error is ErrHolderGone if the
-// edge is gone, as gone reports, and ErrForgotten if this one may have counted as gone
-// since the stream was opened.
+// edge is gone, as gone reports, and ErrForgotten if this one may have been given up since
+// the stream was opened, and the word of that may be lost.
 func (l *Link) Next(ctx context.Context, one *Stream, node string, gone func(string) bool) (Delivered, error) {
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()

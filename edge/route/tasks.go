@@ -3,6 +3,8 @@ package route
 import (
 	"container/list"
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -92,10 +94,21 @@ func (s *Server) taskAt(x *edge.Exchange, id string) (*edge.Target, error) {
 }
 
 // bindsTasks reports whether the tasks that an exchange begins or asks for are those of its
-// client alone. Of a bare server they are where its backend cannot know who the client is,
-// and the edge does: anonymous clients ask the backend for any that they know the id of.
+// client alone. Of a bare server they are where the edge knows who the client is, and its
+// backend does not: with a credential of the user's own it judges itself. Clients of whom
+// nobody knows who they are ask it for any task that they know the id of.
 func (s *Server) bindsTasks(x *edge.Exchange) bool {
-	return s.only == nil || !x.Identity.Anonymous()
+	switch {
+	case s.only == nil:
+		return true
+	case x.Identity.Anonymous() || x.Identity.Issuer == edge.UnverifiedIssuer:
+		return false
+	case s.Upstream != nil: // a program may choose a credential that all share
+		return true
+	}
+	return !s.byName[s.only.Backend].Personal() && !slices.ContainsFunc(x.Forward, func(h edge.Header) bool {
+		return strings.EqualFold(h.Name, "Authorization")
+	})
 }
 
 // errNoTask is the error for a task that is not the client's, or is none.

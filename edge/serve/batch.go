@@ -3,6 +3,8 @@ package serve
 import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/route"
+	"github.com/weir-edge/weir/edge/session"
 )
 
 // maxBatch is how many messages a batch may have.
@@ -15,9 +17,23 @@ func (e *Edge) batch(req *request) {
 		req.refuse(mcp.Modern, nil, edge.Errorf(edge.Invalid, "door", "batches were removed in protocol revision 2025-06-18"))
 		return
 	}
-	s, err := e.sessionOf(req)
-	if err == nil && s.Version != mcp.V2503 && s.Version != mcp.V2024 {
+	stateless := req.server.stateless != nil
+	var s *session.Session
+	var err error
+	version := string(req.version)
+	switch {
+	case !stateless:
+		if s, err = e.sessionOf(req); err == nil {
+			version = s.Version
+		}
+	case !req.hasVersion:
+		version = mcp.V2503 // which a client means that says none (2025-03-26)
+	}
+	if err == nil && version != mcp.V2503 && version != mcp.V2024 {
 		err = edge.Errorf(edge.Invalid, "door", "batches were removed in protocol revision 2025-06-18")
+	}
+	if err == nil && stateless {
+		s, err = e.pooledFor(req)
 	}
 	body := req.body
 	var parts []mcp.Span
@@ -35,7 +51,11 @@ func (e *Edge) batch(req *request) {
 	for _, part := range parts {
 		x := e.newExchange(req)
 		x.way.able = false // one body for all of them
-		x.within(s)
+		if stateless {
+			x.pooled, x.Session = s, &s.Session
+		} else {
+			x.within(s)
+		}
 		x.Batch = len(parts)
 		req.x = x
 		err := x.Request.Decode(part.Of(body))
@@ -45,13 +65,15 @@ func (e *Edge) batch(req *request) {
 			status, err = 400, edge.Errorf(edge.Invalid, "door", "%w", err)
 		} else if x.Request.Method == "initialize" {
 			err = edge.Errorf(edge.Invalid, "door", "initialize is not allowed in a batch")
+		} else if stateless && (x.Request.Method == "resources/subscribe" || x.Request.Method == "resources/unsubscribe") {
+			err = route.ErrNoMethod(x.Request)
 		}
 		if err != nil {
 			req.turnedAway(mcp.Legacy, err)
 			all.add(edge.Fail(mcp.Legacy, x.Request.IDText(), err).Body)
 			continue
 		}
-		if e.aside(x) {
+		if stateless && forSession(x.Request) || !stateless && e.aside(x) {
 			continue
 		}
 		if all.full && x.Request.Kind == mcp.Request {

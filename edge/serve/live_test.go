@@ -131,6 +131,38 @@ func TestReload(t *testing.T) {
 	old.Until("the end of the sessions at the old backend", func() bool { return old.Live() == 0 })
 }
 
+// TestReloadKeepsSubscriptions: what a session is subscribed to at a backend that a reload takes,
+// it is subscribed to at the one in its place, whichever era that is of.
+func TestReloadKeepsSubscriptions(t *testing.T) {
+	t.Parallel()
+	for _, era := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
+		t.Run(era.String(), func(t *testing.T) {
+			t.Parallel()
+			old, fresh := edgetest.NewServer(t, edgetest.Legacy), edgetest.NewServer(t, era)
+			e := edgetest.Start(t, edgetest.Manifest(old))
+			c := e.NewClient().Initialize("")
+			c.Listen()
+			c.Request("1", "resources/subscribe", `{"uri":"x:1"}`).Message()
+			old.Await("resources/subscribe", 1)
+			if err := e.Serve.Reload(edgetest.Plan(t, edgetest.Manifest(fresh))); err != nil {
+				t.Fatal(err)
+			}
+			asked := "resources/subscribe"
+			if era == edgetest.Modern {
+				asked = "subscriptions/listen"
+			}
+			edgetest.Until(t, "the subscription", func() bool {
+				for _, r := range fresh.Requests(asked) {
+					if strings.Contains(string(r.Message.Params), `"x:1"`) {
+						return true
+					}
+				}
+				return false
+			})
+		})
+	}
+}
+
 // TestReloadWithAPolicy: sessions of a server that asks nobody who they are go on when it is given
 // policies, under these, and when they are taken away.
 func TestReloadWithAPolicy(t *testing.T) {

@@ -104,7 +104,7 @@ func TestFindToolReload(t *testing.T) {
 	}
 }
 
-// TestR09FindToolLimits: a call by call_tool takes tokens of the tool, and call_tool has those
+// TestR09CallToolLimits: a call by call_tool takes tokens of the tool, and call_tool has those
 // of its own name alone (row R09).
 func TestR09CallToolLimits(t *testing.T) {
 	t.Parallel()

@@ -2,10 +2,12 @@ package serve
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/session"
@@ -72,7 +74,7 @@ func (e *Edge) Reload(plan *compile.Plan) error {
 		e.startDoors(next, before)
 	}
 	e.dropDoors(before, next)
-	changed := 0
+	changed, again := 0, map[*session.Session][]string{}
 	for name, old := range before.servers {
 		s := next.servers[name]
 		if s == old {
@@ -96,6 +98,9 @@ func (e *Edge) Reload(plan *compile.Plan) error {
 				e.sessions.Depart(name, old.store, s.store)
 			}
 			for _, one := range e.sessions.Of(name) {
+				if uris := s.follows(old, &one.Session); len(uris) > 0 {
+					again[one] = uris
+				}
 				one.HearAgain()
 				e.sessions.Tell(one, catalog.Changes{Tools: true, Prompts: true, Resources: true})
 			}
@@ -105,8 +110,22 @@ func (e *Edge) Reload(plan *compile.Plan) error {
 			before.release[name]()
 		})
 	}
+	if len(again) > 0 {
+		e.work.Go(func() { e.sessions.SubscribeAgain(again) })
+	}
 	e.log.Info("reloaded", "servers", next.names(), "changed", changed)
 	return nil
+}
+
+// follows returns what a session is subscribed to at the backends of a server that this one stands
+// in for, and that are not its own.
+func (s *server) follows(old *server, client *edge.Session) (uris []string) {
+	for _, b := range old.Backends {
+		if !slices.Contains(s.Backends, b) {
+			uris = append(uris, b.Subscribed(client)...)
+		}
+	}
+	return uris
 }
 
 // grace is how long a replaced server is kept at least.

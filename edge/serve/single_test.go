@@ -179,6 +179,17 @@ func TestStateless(t *testing.T) {
 			if r := c.Post(`{"jsonrpc":"2.0","id":9,"method":"resources/subscribe","params":{"uri":"a:b"}}`); r.Message().Error == nil || r.Message().Error.Code != -32601 {
 				t.Errorf("subscribe: %s", r.Body)
 			}
+			batch := "[" + echo + `,{"jsonrpc":"2.0","method":"notifications/initialized"},{"jsonrpc":"2.0","id":"s","method":"resources/subscribe","params":{"uri":"a:b"}}]`
+			for version, want := range map[string]int{"": 200, "2025-03-26": 200, "2025-06-18": 400, "1999-01-01": 400} {
+				var head []string
+				if version != "" {
+					head = []string{"MCP-Protocol-Version", version}
+				}
+				r := c.Post(batch, head...)
+				if r.Status != want || want == 200 && (strings.Count(string(r.Body), `"result"`) != 1 || strings.Count(string(r.Body), "-32601") != 1) {
+					t.Errorf("batch of %q: status %d: %s", version, r.Status, r.Body)
+				}
+			}
 			if era != edgetest.Modern && back.Count("initialize") > 3 { // the edge's own, that of the legacy clients, that of the modern ones
 				t.Errorf("%d sessions at the backend", back.Count("initialize"))
 			}

@@ -339,6 +339,56 @@ func TestStreamOfALegacySession(t *testing.T) {
 	}
 }
 
+// TestHearingAfterAReload: a session whose server is served from another manifest, before the same
+// backend, hears what that says outside of calls as before.
+func TestHearingAfterAReload(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, edgetest.Legacy)
+	f.introduced(t)
+	c := f.callerOf(t, edgetest.Legacy, "")
+	stream := c.session.Listen()
+	up := f.back.Session(f.back.Await("GET", 1).Session)
+	for n := range 3 {
+		more := fmt.Sprintf("passthroughHeaders: [X-Tenant-%d]", n)
+		if err := f.Serve.Reload(edgetest.Plan(t, edgetest.Manifest(f.back, more))); err != nil {
+			t.Fatal(err)
+		}
+		f.back.Await("GET", 2+n)
+		// What ended listening comes late, and must end nothing of what listens now.
+		time.Sleep(50 * time.Millisecond)
+		one := fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/number_%d"}`, n)
+		up.Push(one)
+		for {
+			if got := string(stream.Next().Data); got == one {
+				break
+			} else if !strings.Contains(got, "list_changed") {
+				t.Fatalf("%s, want %s", got, one)
+			}
+		}
+	}
+}
+
+// TestQuestionOutlivesAStream: a question that belongs to no call waits for its answer also where
+// the client's stream breaks meanwhile, and is opened again.
+func TestQuestionOutlivesAStream(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, edgetest.Legacy)
+	c := f.callerOf(t, edgetest.Legacy, asks)
+	f.introduced(t)
+	c.request(t, "1", "resources/subscribe", `{"uri":"a:b"}`)
+	upstream := f.back.Session(f.back.Requests("resources/subscribe")[0].Session)
+	stream := c.session.Listen()
+	upstream.Push(`{"jsonrpc":"2.0","id":"g","method":"roots/list"}`)
+	q := stream.NextMessage()
+	stream.Close()
+	f.back.Until("the end of the backend's stream", func() bool { return !upstream.Listening() })
+	c.session.Listen()
+	c.session.Reply(q.ID, `{"roots":[1.0]}`)
+	if got := f.back.Await("response", 1); string(got.Body) != `{"jsonrpc":"2.0","id":"g","result":{"roots":[1.0]}}` {
+		t.Errorf("%s", got.Body)
+	}
+}
+
 // Of several streams of a session each message goes to one.
 func TestStreamsOfOneSession(t *testing.T) {
 	t.Parallel()

@@ -300,6 +300,8 @@ func (d *Remote) Pass(o *Stream) {
 			return
 		case err != nil && !errors.Is(err, relay.ErrGone):
 			return // the client reads too slowly, or this edge was held up; the client may come again
+		case one.Kind == relay.KindError: // its edge has given this one up
+			return
 		case err != nil || one.Kind == relay.KindDone:
 			d.lost(o)
 			return

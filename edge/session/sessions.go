@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -206,7 +207,10 @@ func (ss *Sessions) Begin(b Beginning) (*Session, error) {
 		return nil, err
 	}
 	s := ss.make(now, id, b.Server, b.Owner, b.Version, b.Info, b.Capabilities)
-	if b.Judge != nil {
+	if b.ID != "" && b.Store != nil {
+		err = ss.begun(b.Store, b.ID)
+	}
+	if b.Judge != nil && err == nil {
 		err = b.Judge(s)
 	}
 	if b.Store != nil && err == nil {
@@ -217,7 +221,9 @@ func (ss *Sessions) Begin(b Beginning) (*Session, error) {
 	}
 	if err != nil {
 		ss.vacate(h)
-		s.end() // programs that were told of its beginning are
+		if !errors.Is(err, errBegun) { // else what programs have of it is that of the one which began before
+			s.end() // programs that were told of its beginning are
+		}
 		return nil, err
 	}
 	return ss.add(s, h), nil

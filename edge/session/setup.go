@@ -158,6 +158,25 @@ func (ss *Sessions) CatchUp(s *Session) {
 	}
 }
 
+// SubscribeAgain subscribes the backends to what sessions were subscribed to at those that they
+// stand in for.
+func (ss *Sessions) SubscribeAgain(all map[*Session][]string) {
+	defer edge.Contain(ss.o.Log, "subscriptions")
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	for s, uris := range all {
+		for _, uri := range uris {
+			host := ss.o.Servers()[s.Server]
+			if host == nil || ctx.Err() != nil {
+				break
+			}
+			if err := ss.subscribeFor(ctx, host, s, "resources/subscribe", uri); err != nil {
+				ss.o.Log.Debug("a subscription is lost", "server", s.Server, "error", err)
+			}
+		}
+	}
+}
+
 // subscribeFor sends a request of the edge's own for a session, past the same
 // filters as the client's.
 func (ss *Sessions) subscribeFor(ctx context.Context, host *Host, s *Session, method, uri string) error {
@@ -166,7 +185,11 @@ func (ss *Sessions) subscribeFor(ctx context.Context, host *Host, s *Session, me
 	if err != nil {
 		return err
 	}
-	x := &edge.Exchange{Server: s.Server, Era: mcp.Legacy, Request: m, Session: &s.Session, Identity: s.stored.who.Load(), Client: edge.NoClient{}}
+	who := s.stored.who.Load()
+	if who == nil {
+		who = s.Who()
+	}
+	x := &edge.Exchange{Server: s.Server, Era: mcp.Legacy, Request: m, Session: &s.Session, Identity: who, Client: edge.NoClient{}}
 	r, err := host.Ask(ctx, x)
 	if err == nil && r != nil && r.Kind == mcp.Failure {
 		err = errors.New("refused")

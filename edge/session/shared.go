@@ -127,8 +127,19 @@ func (ss *Sessions) enroll(store *Store, s *Session, once bool) error {
 	return nil
 }
 
+// begun is ErrBegun where the store has a session of an id; nil where it has none, or cannot be
+// asked.
+func (ss *Sessions) begun(store *Store, id string) error {
+	if text, err := store.Head(context.Background(), Key(id), headBytes); err == nil && readHead(text) != nil {
+		return ErrBegun()
+	}
+	return nil
+}
+
 // ErrBegun refuses a second initialize.
-func ErrBegun() error { return edge.Errorf(edge.Invalid, "door", "initialize was sent before") }
+func ErrBegun() error { return &edge.Error{Kind: edge.Invalid, Op: "door", Err: errBegun} }
+
+var errBegun = errors.New("initialize was sent before")
 
 // errThere says that the store has a session of an id already.
 var errThere = errors.New("the session is there already")

@@ -416,7 +416,7 @@ func (s *Session) hear() {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.hearing = cancel
 	if host := s.of.o.Servers()[s.Server]; host != nil {
-		host.Hear(ctx, &s.Session, s.opener(), newest{s})
+		host.Hear(ctx, &s.Session, s.opener(), &newest{s}) // another one each time: who ended listening is told from who began
 	}
 }
 

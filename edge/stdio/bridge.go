@@ -110,7 +110,7 @@ func (b *Bridge) Introduced(era mcp.Era, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err != nil {
-		if !b.closed {
+		if !b.closed && b.now.State != Stopped {
 			b.is(Failed, err.Error())
 		}
 		return

@@ -583,6 +583,24 @@ func TestRestartsAreCounted(t *testing.T) {
 	}
 }
 
+// A server that is not to be started again stays so, whatever else is tried with it meanwhile.
+func TestNeverAgain(t *testing.T) {
+	b := start(t, "legacy", func(c *stdio.Config) { c.Restart = stdio.Never })
+	c := b.NewClient().As(edgetest.Modern, "")
+	c.CallTool("1", "half", "{}").Message()
+	await(t, "the process is gone", func() bool { return b.bridge.Status().State == stdio.Stopped })
+	b.bridge.Introduced(0, errors.New("does not answer")) // as when it is asked to introduce itself anew
+	if now := b.bridge.Status(); now.State != stdio.Stopped {
+		t.Errorf("it is %v: %s", now.State, now.Reason)
+	}
+	if r := c.CallTool("2", "echo", "{}"); r.Message().Error == nil {
+		t.Errorf("it was started again: %s", r.Body)
+	}
+	if n := b.bridge.Status().Processes; n != 0 {
+		t.Errorf("%d processes", n)
+	}
+}
+
 // Where the edge looks at the lists of a server, as for rules of its tools, it does so with one
 // process beside the one that introduced itself.
 func TestListsTakeOneProcess(t *testing.T) {

@@ -174,6 +174,15 @@ func (e *exporter) clients(c *RunConfig) error {
 			c.Authz.Type, c.Authz.Cedar = "cedarv1", e.authz.Spec.Config
 		}
 	}
+	if inline := e.inlineAuthz(); inline != nil {
+		e.notes = append(e.notes, Note{Text: "a RunConfig has no key for spec.authzConfig: left out, so that nobody would be asked what clients may do: keep its policies in an MCPAuthzConfig, and name that in spec.authzConfigRef", Refused: true})
+	}
+	if e.server != nil && e.server.Spec.RateLimiting != nil {
+		e.lost("spec.rateLimiting")
+	}
+	if e.server != nil && e.server.Spec.SessionStorage != nil || e.proxy != nil && e.proxy.Spec.SessionStorage != nil {
+		e.lost("spec.sessionStorage")
+	}
 	if e.tools != nil {
 		c.ToolsFilter = e.tools.Spec.ToolsFilter
 		for _, tool := range slices.Sorted(maps.Keys(e.tools.Spec.ToolsOverride)) {
@@ -187,6 +196,14 @@ func (e *exporter) clients(c *RunConfig) error {
 		}
 	}
 	return nil
+}
+
+// inlineAuthz are the policies that stand in the workload itself; nil for none.
+func (e *exporter) inlineAuthz() *v1beta1.AuthzConfig {
+	if e.proxy != nil {
+		return e.proxy.Spec.AuthzConfig
+	}
+	return e.server.Spec.AuthzConfig
 }
 
 // credential writes what the server is sent besides its calls.

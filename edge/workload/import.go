@@ -55,6 +55,10 @@ func Import(file string, data []byte) (manifest []byte, notes []Note, err error)
 			}
 		}
 	}
+	f := s.fields()
+	for _, text := range public(cmp.Or(f.run.ProxyHost, "127.0.0.1"), *f.oidc != nil, len(f.run.AllowedOrigins) > 0) {
+		notes = append(notes, note("%s: %s", file, strings.TrimPrefix(text, "--host: ")))
+	}
 	manifest, err = s.write()
 	return manifest, notes, err
 }

@@ -492,6 +492,62 @@ func TestWaiting(t *testing.T) {
 	edgetest.Until(t, "the start", func() bool { return listed(t, k, "slow").Status == Running })
 }
 
+// A start that goes on when nobody waits for it any longer, and fails then, leaves a workload that
+// says why.
+func TestWaitingForAFailure(t *testing.T) {
+	p := &played{}
+	k := keep(t, p, t.TempDir())
+	release := make(chan bool)
+	p.set(func() {
+		p.meets = map[string]func(context.Context) error{"slow": func(context.Context) error {
+			<-release
+			return &Error{Code: CodePull, Message: "the registry has no such image"}
+		}}
+	})
+	if err := k.Run(t.Context(), describe("slow"), false, 50*time.Millisecond, nil); code(err) != CodeStart || !strings.Contains(err.Error(), "goes on") {
+		t.Errorf("%v", err)
+	}
+	close(release)
+	edgetest.Until(t, "the end of the start", func() bool { return listed(t, k, "slow").Status == Failed })
+	if w := listed(t, k, "slow"); !strings.Contains(w.Reason, "no such image") {
+		t.Errorf("%+v", w)
+	}
+	if err := k.Run(t.Context(), describe("slow"), true, time.Minute, nil); code(err) != CodePull {
+		t.Errorf("%v", err)
+	}
+	if all, err := k.List(t.Context()); err != nil || len(all) > 0 {
+		t.Errorf("one that somebody waits for is kept: %+v, %v", all, err)
+	}
+}
+
+// What takes a name in the foreground is judged before the one that has it makes room.
+func TestForegroundEvicts(t *testing.T) {
+	var evicted []string
+	k, err := Open(KeeperOptions{Paths: pathsAt(t, t.TempDir()), Edge: &played{}, Log: slog.New(slog.DiscardHandler), Boot: "one", Foreground: true, Evict: func(_ context.Context, name string) error {
+		evicted = append(evicted, name)
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.Close)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	port := fmt.Sprintf("  proxyPort: %d\n", ln.Addr().(*net.TCPAddr).Port)
+	if err := k.Run(t.Context(), describe("time", port), true, time.Minute, nil); code(err) != CodeTaken || len(evicted) > 0 {
+		t.Errorf("a port that is taken: %v, %q makes room", err, evicted)
+	}
+	if err := k.Run(t.Context(), describe("time", "  groupRef: {name: nowhere}\n"), true, time.Minute, nil); err == nil || len(evicted) > 0 {
+		t.Errorf("a group that is nowhere: %v, %q makes room", err, evicted)
+	}
+	if err := k.Run(t.Context(), describe("time"), true, time.Minute, nil); err != nil || !slices.Equal(evicted, []string{"time"}) {
+		t.Errorf("%v, %q makes room", err, evicted)
+	}
+}
+
 // V45: of two managers one is.
 func TestTwoManagers(t *testing.T) {
 	dir := t.TempDir()
@@ -855,9 +911,13 @@ func TestStateThatCannotBeMade(t *testing.T) {
 type removing struct {
 	*played
 	removed func(name string)
+	left    error
 }
 
-func (r *removing) Removed(name string) { r.removed(name) }
+func (r *removing) Removed(name string) error {
+	r.removed(name)
+	return r.left
+}
 
 // What was kept for a workload goes before another one has its name.
 func TestNameIsFreeAtTheEnd(t *testing.T) {
@@ -877,8 +937,13 @@ func TestNameIsFreeAtTheEnd(t *testing.T) {
 	if err := k.Run(t.Context(), describe("a"), false, time.Minute, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := k.Remove(t.Context(), "a", RemoveOptions{}, nil); err != nil || told != 1 {
+	e.left = errors.New("its volumes: the engine is away")
+	var said []string
+	if err := k.Remove(t.Context(), "a", RemoveOptions{}, func(e Event) { said = append(said, e.Text) }); err != nil || told != 1 {
 		t.Fatal(err, told)
+	}
+	if !slices.Contains(said, "what it kept may still be there: its volumes: the engine is away") {
+		t.Errorf("what is left is not told: %q", said)
 	}
 	if err := k.Run(t.Context(), describe("a"), false, time.Minute, nil); err != nil {
 		t.Errorf("afterwards: %v", err)

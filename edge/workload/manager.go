@@ -53,8 +53,8 @@ type Sweeper interface {
 // Remover is an Edge that keeps something for workloads as long as they are there.
 type Remover interface {
 	// Removed is told that a workload was removed, and is closed; not when another one takes
-	// its place.
-	Removed(name string)
+	// its place. The error says what of it is left.
+	Removed(name string) error
 }
 
 // Facts are what the manifests of a workload say of it.
@@ -103,6 +103,7 @@ type Look struct {
 	Restarts  int
 	RSSBytes  int64
 	Ended     string   // how the process ended that ended last; "" for none
+	Over      bool     // and nothing starts another one but a start of the workload
 	Stderr    []string // its last lines
 	Next      string   // what to do about that end, where it says so; "" for looking into the log
 }
@@ -131,6 +132,10 @@ type KeeperOptions struct {
 
 	// Unlock takes the password of the user's secrets; nil where none has to be given.
 	Unlock http.Handler
+
+	// Evict removes a workload of another keeper, whose name is to be taken, once what is to take
+	// it was judged; nil for none.
+	Evict func(ctx context.Context, name string) error
 
 	// Foreground says that the process keeps one workload, that it is given by Run, as
 	// long as it lives. It is no manager then.

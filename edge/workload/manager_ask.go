@@ -180,7 +180,7 @@ var errStopped = &Error{Code: CodeStart, Message: "it was stopped while it start
 
 // Remove is Manager.Remove.
 func (k *Keeper) Remove(ctx context.Context, name string, o RemoveOptions, told func(Event)) error {
-	manifest, err := k.remove(ctx, name, o.Force, k.removed, told)
+	manifest, err := k.remove(ctx, name, o.Force, func(name string) { k.removed(name, steps(told)) }, told)
 	if err == nil && !o.KeepImage {
 		// Also where nobody waits any longer: no later command would find it.
 		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), forgetWithin)
@@ -193,10 +193,13 @@ func (k *Keeper) Remove(ctx context.Context, name string, o RemoveOptions, told 
 	return err
 }
 
-// removed tells the edge that a workload is there no longer.
-func (k *Keeper) removed(name string) {
+// removed tells the edge that a workload is there no longer. What that cannot remove is told.
+func (k *Keeper) removed(name string, told func(Event)) {
 	if r, ok := k.Edge.(Remover); ok {
-		r.Removed(name)
+		if err := r.Removed(name); err != nil {
+			k.Log.Warn("something of a workload that was removed is left", "workload", name, "error", err)
+			told(Event{Time: time.Now(), Text: "what it kept may still be there: " + edge.Clean(err.Error())})
+		}
 	}
 }
 

@@ -38,6 +38,9 @@ func (k *Keeper) Run(ctx context.Context, manifest []byte, replace bool, wait ti
 		k.mu.Lock()
 		err := k.choosePort(&would)
 		k.mu.Unlock()
+		if err == nil && k.Evict != nil {
+			err = k.Evict(ctx, facts.Name)
+		}
 		if err != nil {
 			return err
 		}

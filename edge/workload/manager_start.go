@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-edge/weir/edge/workload/logs"
@@ -15,7 +16,8 @@ import (
 type attempt struct {
 	done chan struct{}
 	feed chan Event
-	err  error // once done is closed
+	err  error       // once done is closed
+	left atomic.Bool // whoever waited for it waits no longer
 }
 
 // begin starts the workload, or has it introduce itself anew where its door is open. The
@@ -40,7 +42,7 @@ func (w *one) begin(fresh bool) *attempt {
 		a.err = w.bring(ctx)
 		var e *Error
 		stays := errors.As(a.err, &e) && (e.Code == CodeStart || e.Code == CodeLogin || e.Code == CodeLocked)
-		if fresh && a.err != nil && !stays && ctx.Err() == nil {
+		if fresh && a.err != nil && !stays && !a.left.Load() && ctx.Err() == nil {
 			if err := w.discard(nil); err != nil {
 				w.k.Log.Warn("what was refused is not removed", "workload", w.name, "error", err)
 			}
@@ -68,6 +70,15 @@ func (w *one) bring(ctx context.Context) error {
 	open, was := w.open, w.now.State
 	w.mu.Unlock()
 	var err error
+	if look, ok := w.k.Edge.Look(w.name); open && ok && look.Over { // nothing but a new door starts it again
+		if err := w.shut(usually); err != nil {
+			return w.failed(err, look)
+		}
+		w.mu.Lock()
+		w.open = false
+		w.mu.Unlock()
+		open = false
+	}
 	if !open || was == Failed || was == Unauthenticated {
 		w.to(Starting, "")
 		w.say("starting " + w.name)
@@ -177,6 +188,7 @@ func (w *one) await(ctx context.Context, a *attempt, wait time.Duration, told fu
 		select {
 		case <-a.done:
 		default:
+			a.left.Store(true)
 			told(Event{Time: time.Now(), Text: "starting " + w.name, State: Starting})
 			return nil
 		}
@@ -188,8 +200,10 @@ func (w *one) await(ctx context.Context, a *attempt, wait time.Duration, told fu
 			continue
 		case <-a.done:
 		case <-over:
+			a.left.Store(true)
 			return w.last(&Error{Code: CodeStart, Message: fmt.Sprintf("%s has not introduced itself within %s; its start goes on", w.name, wait), Next: "weir status " + w.name}, told)
 		case <-ctx.Done():
+			a.left.Store(true)
 			return context.Cause(ctx)
 		}
 		for len(a.feed) > 0 {

@@ -207,6 +207,38 @@ func TestManifestNames(t *testing.T) {
 	}
 }
 
+// Webhooks whose names are the same as keys of secrets have one each.
+func TestWebhooksOfOneName(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"a.pem": "first", "b.pem": "second", "c.pem": "third",
+		"hooks.yaml": "mutating:\n- {name: gate, url: 'https://a.example', failure_policy: fail, tls_config: {ca_bundle_path: " + filepath.Join(dir, "a.pem") + "}}\n" +
+			"validating:\n- {name: gate, url: 'https://b.example', failure_policy: fail, tls_config: {ca_bundle_path: " + filepath.Join(dir, "b.pem") + "}}\n" +
+			"- {name: 'ga.te', url: 'https://c.example', failure_policy: fail, tls_config: {ca_bundle_path: " + filepath.Join(dir, "c.pem") + "}}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m, err := lined(t, dir, "--name=crm", "--webhook-config=hooks.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]string{}
+	for _, s := range m.Secrets {
+		if was, twice := seen[s.Key]; twice {
+			t.Errorf("%s is of %q and of %q", s.Key, was, s.Value)
+		}
+		seen[s.Key] = string([]byte(s.Value))
+		if !strings.Contains(string(m.Manifest), s.Key) {
+			t.Errorf("%s is not in the manifest", s.Key)
+		}
+	}
+	if len(seen) != 3 {
+		t.Errorf("%q", seen)
+	}
+}
+
 // Values of secrets that flags bring are apart from the manifest, which names them (V46).
 func TestManifestHoldsNoSecret(t *testing.T) {
 	dir := t.TempDir()

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -341,10 +342,34 @@ func (d *draft) readSecrets() error {
 	return nil
 }
 
+// public are what to know of a workload at a host that others than this machine reach.
+func public(host string, asks, origins bool) (notes []string) {
+	if loopback(host) {
+		return nil
+	}
+	notes = append(notes, fmt.Sprintf("--host: others than this machine reach %s", edge.Brief(host)))
+	if !asks {
+		notes = append(notes, "--host: nobody asks them who they are: give --oidc-issuer and --oidc-audience")
+	}
+	if !origins {
+		notes = append(notes, "--host: any web page that they visit may call the workload: give --allowed-origins")
+	}
+	return notes
+}
+
 // keep keeps a value as a secret of the workload.
 func (d *draft) keep(key, value string) *v1beta1.SecretRef {
 	d.secrets = append(d.secrets, Secret{d.name, key, edge.Secret(value)})
 	return &v1beta1.SecretRef{Name: d.name, Key: key}
+}
+
+// free is a key that no secret of the workload has yet: names may differ and be the same as keys.
+func (d *draft) free(key string) string {
+	base := key
+	for n := 2; slices.ContainsFunc(d.secrets, func(s Secret) bool { return s.Key == key }); n++ {
+		key = fmt.Sprintf("%s-%d", base, n)
+	}
+	return key
 }
 
 // secretRef reads the name of a secret, as users write it.
@@ -451,14 +476,8 @@ func (d *draft) remark() {
 			}
 		}
 	}
-	if !loopback(d.Host) {
-		say("--host: others than this machine reach %s", edge.Brief(d.Host))
-		if !d.asksWho() {
-			say("--host: nobody asks them who they are: give --oidc-issuer and --oidc-audience")
-		}
-		if len(d.AllowedOrigins) == 0 {
-			say("--host: any web page that they visit may call the workload: give --allowed-origins")
-		}
+	for _, n := range public(d.Host, d.asksWho(), len(d.AllowedOrigins) > 0) {
+		say("%s", n)
 	}
 	if d.OIDCIssuer == "" && d.OIDCIntrospectionURL != "" {
 		say("--oidc-introspection-url: it is asked about every token, and without --oidc-issuer clients are not told who gives them one")

@@ -69,7 +69,7 @@ func (d *draft) webhook(h v1beta1.Webhook, ca, cert, key string) (v1beta1.Webhoo
 		if h.TLSConfig == nil {
 			h.TLSConfig = &v1beta1.WebhookTLS{}
 		}
-		*f.to(h.TLSConfig) = d.keep("webhook-"+runner.PlainName(h.Name)+"-"+f.what, string(data))
+		*f.to(h.TLSConfig) = d.keep(d.free("webhook-"+runner.PlainName(h.Name)+"-"+f.what), string(data))
 	}
 	return h, nil
 }

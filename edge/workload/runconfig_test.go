@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -343,6 +344,29 @@ func TestExport(t *testing.T) {
 	second, _, err := Export(again, FormatWeir, ExportOptions{})
 	if err != nil || string(first) != string(second) {
 		t.Errorf("%v\n%s\nwas\n%s", err, second, first)
+	}
+}
+
+// Policies that stand in the workload itself have no place in a RunConfig, and their loss is no
+// note among others.
+func TestExportOfInlinePolicies(t *testing.T) {
+	manifest := string(describe("crm", "  authzConfig: {type: inline, inline: {policies: ['permit(principal, action, resource);']}}\n"))
+	text, notes, err := Export([]byte(manifest), FormatRunConfig, ExportOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(notes, func(n Note) bool { return n.Refused && strings.Contains(n.Text, "spec.authzConfig") }) {
+		t.Errorf("%s\n%s", noted(notes), text)
+	}
+}
+
+// A file says as much of a door to the world as a flag does.
+func TestImportOfAnOpenDoor(t *testing.T) {
+	for host, want := range map[string]bool{"0.0.0.0": true, "127.0.0.1": false} {
+		_, notes, err := Import("crm.yaml", describe("crm", "  run: {proxyHost: "+host+"}\n"))
+		if got := strings.Contains(noted(notes), "nobody asks them who they are"); err != nil || got != want {
+			t.Errorf("%s: %v, %s", host, err, noted(notes))
+		}
 	}
 }
 

@@ -106,7 +106,7 @@ func (w *one) tend(now time.Time) bool {
 			w.next, w.now.Stderr, w.now.Failure, w.now.Next = now.Add(againAfter), look.Stderr, look.Reason, cmp.Or(look.Next, "weir logs "+w.name)
 			w.mu.Unlock()
 			w.to(Failed, look.Reason)
-		} else if due && !hopeless {
+		} else if due && !hopeless && !look.Over {
 			w.begin(false)
 			return true
 		}

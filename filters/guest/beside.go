@@ -179,7 +179,7 @@ func (h *openFilters) guarded(ctx context.Context, x *edge.Exchange, after abi.H
 		return nil, err
 	}
 	passed := false
-	if to := x.Client; to != nil {
+	if to := x.Client; to != nil && to != edge.Client(edge.NoClient{}) { // who hears nothing is asked nothing
 		g := h.guard(ctx, x, after)
 		x.Client = g
 		defer func() {
@@ -384,6 +384,13 @@ func (g *guard) Send(m *mcp.Message) error {
 		return nil
 	}
 	return g.to.Send(m)
+}
+
+// Unanswered has the client note that a question was put to nobody, if it wants to know.
+func (g *guard) Unanswered() {
+	if c, ok := g.to.(interface{ Unanswered() }); ok {
+		c.Unanswered()
+	}
 }
 
 // Ask asks programs about questions and then about the answers. What they refuse is

@@ -428,6 +428,9 @@ func (s *Spec) binding(p *program, keys map[string]edge.Secret, env edge.Env) wa
 	if s.Config != "" {
 		b.Config = []byte(s.Config)
 	}
+	for h := range abi.Hooks {
+		b.Passes[h] = p.passes(h)
+	}
 	switch s.Isolation {
 	case "per_request":
 		b.Isolation = wasm.PerRequest

@@ -117,6 +117,30 @@ func TestW09(t *testing.T) {
 	}
 }
 
+// TestContinueNeverRests: under onError continue every message is asked about, however often
+// messages of its sender made the program fail before: to rest would let pass what it denies.
+func TestContinueNeverRests(t *testing.T) {
+	t.Parallel()
+	rules := []string{"on_call_request|args~trap|trap", "on_call_request|args~forbidden|deny|0|no", "on_call_response|result~hide|redact|/content/0/text|hidden"}
+	back := edgetest.NewServer(t, edgetest.Modern)
+	e := start(t, manifest(t, backs{"back": back}, []filter{{name: "f", rules: rules, more: "onError: continue"}}))
+	c := newClient(e, edgetest.Modern)
+	for range 20 {
+		if r := c.call(t, "echo", `{"n":"trap"}`); r.Status != 200 {
+			t.Fatalf("a call on which it fails: %d %s", r.Status, r.Body)
+		}
+	}
+	if r := c.call(t, "echo", `{"n":"forbidden"}`); r.Status != 403 {
+		t.Errorf("what it denies: %d %s", r.Status, r.Body)
+	}
+	if got := text(t, c.call(t, "echo", `{"hide":1}`)); got != "hidden" {
+		t.Errorf("what it hides: %s", got)
+	}
+	if s := status(t, e); s.Resting {
+		t.Errorf("somebody rests: %+v", s)
+	}
+}
+
 // TestBreaker refuses messages of a client for a while without asking a program
 // that fails on each of them.
 func TestBreaker(t *testing.T) {

@@ -87,7 +87,7 @@ func (h *openFilters) authenticate(ctx context.Context, remote string, heard []e
 			case abi.OpSetPrincipal:
 				// The identity "nobody" differs from any client's, so
 				// replacing it takes the grant identity.
-				id, err := a.principal(&edge.Identity{Issuer: "weir-filter-" + a.spec.Name}, o.raw)
+				id, err := a.principal(&edge.Identity{Issuer: "weir-filter-" + a.spec.Name, PolicyClaims: map[string]any{}}, o.raw)
 				if err == nil && id.Subject == "" {
 					err = errors.New("no principal: it has no subject")
 				}
@@ -113,14 +113,7 @@ const maxNames = 1024
 func (p *program) principal(was *edge.Identity, record []byte) (*edge.Identity, error) {
 	id := *was
 	id.Scopes = nil
-	id.Claims = maps.Clone(was.Claims)
-	if id.Claims == nil {
-		id.Claims = map[string]any{}
-	}
-	for _, claim := range append(groupClaims[:], claimRoles, claimTenant) {
-		delete(id.Claims, claim)
-	}
-	groups, roles := []any{}, []any{}
+	tenant, groups, roles := "", []any{}, []any{}
 	r := abi.Reader{B: record}
 	for r.Next() {
 		if r.Data != nil && !utf8.Valid(r.Data) {
@@ -133,7 +126,7 @@ func (p *program) principal(was *edge.Identity, record []byte) (*edge.Identity, 
 		case abi.PrincipalIssuer:
 			id.Issuer = text
 		case abi.PrincipalTenant:
-			id.Claims[claimTenant] = text
+			tenant = text
 		case abi.PrincipalGroup:
 			groups = append(groups, text)
 		case abi.PrincipalRole:
@@ -157,9 +150,23 @@ func (p *program) principal(was *edge.Identity, record []byte) (*edge.Identity, 
 	if (id.Subject != was.Subject || id.Issuer != was.Issuer) && !p.spec.granted(abi.GrantIdentity) {
 		return nil, errors.New("another principal, which needs the grant identity")
 	}
-	if id.Claims[claimTenant] == "" {
-		delete(id.Claims, claimTenant)
+	put := func(was map[string]any) map[string]any {
+		claims := maps.Clone(was)
+		if claims == nil {
+			claims = map[string]any{}
+		}
+		for _, claim := range append(groupClaims[:], claimRoles, claimTenant) {
+			delete(claims, claim)
+		}
+		if tenant != "" {
+			claims[claimTenant] = tenant
+		}
+		claims["sub"], claims[claimGroups], claims[claimRoles] = id.Subject, groups, roles
+		return claims
 	}
-	id.Claims["sub"], id.Claims[claimGroups], id.Claims[claimRoles] = id.Subject, groups, roles
+	id.Claims = put(was.Claims)
+	if was.PolicyClaims != nil { // what policies read in place of those
+		id.PolicyClaims = put(was.PolicyClaims)
+	}
 	return &id, nil
 }

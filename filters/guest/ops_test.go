@@ -1,9 +1,11 @@
 package guest
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/sdk/abi"
 )
@@ -141,5 +143,23 @@ func TestGlobs(t *testing.T) {
 		if glob(c.pattern, c.text) != c.want || glob(c.pattern, []byte(c.text)) != c.want {
 			t.Errorf("%q and %q: want %v", c.pattern, c.text, c.want)
 		}
+	}
+}
+
+// Policies that read an upstream's claims read what a program puts in the place of an identity.
+func TestPrincipalOfPolicies(t *testing.T) {
+	p := &program{spec: &Spec{}}
+	was := &edge.Identity{Issuer: "i", Subject: "s", Claims: map[string]any{"groups": []any{"users"}, "a": 1}, PolicyClaims: map[string]any{"groups": []any{"admins"}, "roles": []any{"root"}, "b": 2}}
+	id, err := p.principal(was, abi.AppendString(nil, abi.PrincipalGroup, "dev"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{"b": 2, "sub": "s", "groups": []any{"dev"}, "roles": []any{}}
+	if !reflect.DeepEqual(id.PolicyClaims, want) || id.Claims["a"] != 1 || !reflect.DeepEqual(id.Claims["groups"], []any{"dev"}) {
+		t.Errorf("%v, want %v; the others %v", id.PolicyClaims, want, id.Claims)
+	}
+	was.PolicyClaims = nil
+	if id, err = p.principal(was, nil); err != nil || id.PolicyClaims != nil {
+		t.Errorf("%v, %v", id.PolicyClaims, err)
 	}
 }

@@ -568,3 +568,32 @@ func TestZ38OptionalGrants(t *testing.T) {
 		t.Errorf("what is not granted: %s", got)
 	}
 }
+
+// TestOwnCallsLeaveUnasked: a program that calls a tool, and holds its instance meanwhile, is not
+// asked about what leaves for that call: it would wait for itself.
+func TestOwnCallsLeaveUnasked(t *testing.T) {
+	for _, isolation := range []string{"per_session", "shared"} {
+		t.Run(isolation, func(t *testing.T) {
+			t.Parallel()
+			back := edgetest.NewServer(t, edgetest.Legacy)
+			offers(back, "echo", "look")
+			f := outsider(t, "f", everything("none.example", "look, '*_look'"), "sub|on_call_request|blocking=1|tool=*echo", "sub|on_upstream_request",
+				`on_call_request|*|tool|look|{}`, `on_call_request|*|set_arg|/got|$quoted`, "on_upstream_request|*|set_header|x-left|yes")
+			f.limits = "instances: 1, isolation: " + isolation
+			c := newClient(start(t, manifest(t, backs{"back": back}, []filter{f})), edgetest.Legacy)
+			began := time.Now()
+			if r := c.call(t, "echo", "{}"); r.Status != 200 || strings.Contains(string(r.Answer()), "not available") {
+				t.Errorf("%d %s", r.Status, r.Answer())
+			}
+			if took := time.Since(began); took > 4*time.Second {
+				t.Errorf("the call took %s", took)
+			}
+			for _, r := range back.Requests("tools/call") {
+				asked := edgetest.Member(string(r.Message.Params), "name") == `"echo"`
+				if left := r.Header.Get("X-Left"); (left == "yes") != asked {
+					t.Errorf("%s left with %q", r.Message.Params, left)
+				}
+			}
+		})
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -166,8 +167,11 @@ func TestDeniedSessionIsNowhere(t *testing.T) {
 func TestSessionIsJudgedBeforeItIsFound(t *testing.T) {
 	t.Parallel()
 	asked, answer := make(chan struct{}), make(chan struct{})
+	var asks atomic.Int32
 	_, host := peer(t, func(_ http.ResponseWriter, r *http.Request) {
-		close(asked)
+		if asks.Add(1) == 1 {
+			close(asked)
+		}
 		select {
 		case <-answer:
 		case <-r.Context().Done():
@@ -222,5 +226,18 @@ func TestSessionIsJudgedBeforeItIsFound(t *testing.T) {
 	}
 	if m := old.Stream.NextMessage(); m.Result == nil {
 		t.Errorf("what the program said is not there: %+v", m)
+	}
+	// A second beginning is refused before a program hears of it.
+	again := `{"jsonrpc":"2.0","id":2,"method":"initialize","params":{"protocolVersion":"2024-11-05","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
+	for i, e := range []*edgetest.Edge{a, b} {
+		if r := e.NewClient().Do("POST", old.Path, again); r.Status != 400 {
+			t.Errorf("replica %d, a second beginning: status %d: %s", i, r.Status, r.Body)
+		}
+	}
+	if n := asks.Load(); n != 1 {
+		t.Errorf("the program was asked %d times", n)
+	}
+	if r := old.Do("POST", old.Path, call); r.Status != 202 || old.Stream.NextMessage().Result == nil {
+		t.Errorf("the session does not go on: status %d: %s", r.Status, r.Body)
 	}
 }

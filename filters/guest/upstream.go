@@ -21,7 +21,7 @@ func (h *openFilters) upstream(ctx context.Context, x *edge.Exchange, backend st
 			a := &h.at[hook][i]
 			s := w.about(x)
 			s.backend = backend
-			if !a.matches(a.want, s.method, s.tool, s.backend) {
+			if !a.matches(a.want, s.method, s.tool, s.backend) || a.calls(ctx, x) { // it may be held by the call that made this one
 				continue
 			}
 			s.tool = a.told(a.want, &s)

@@ -207,6 +207,8 @@ func TestX09Results(t *testing.T) {
 		"a = 1\nfor i in range(200):\n  a = [a]\nreturn a": `error: result`,
 		`return {1: "a", "1": "b"}`:                        `error: result`,
 		`return 2000000 * [1]`:                             `error: result`,
+		`return "\n" * 900000`:                             `error: result: larger than 1048576 bytes`,
+		`return [0.1234567890123456] * 60000`:              `error: result: larger than 1048576 bytes`,
 	} {
 		if got := said(run1(t, e, text, nil)); !strings.HasPrefix(got, want) {
 			t.Errorf("%s\ngot  %.200s\nwant %s", text, got, want)
@@ -224,6 +226,9 @@ func TestX11Prints(t *testing.T) {
 	}
 	if said(o) != "1" || total > 64<<10 || o.Dropped < 999_000_000-total {
 		t.Errorf("%s with %d bytes of logs, %d dropped", said(o), total, o.Dropped)
+	}
+	if o = run1(t, e, "print('a' * 9000000)\nprint(1)\nreturn 1", nil); said(o) != "1" || len(o.Logs) != 1 || o.Dropped != 9_000_001-len(o.Logs[0]) {
+		t.Errorf("%s with %d lines, %d dropped", said(o), len(o.Logs), o.Dropped)
 	}
 	if o = run1(t, e, "for i in range(1500):\n  print(i)", nil); len(o.Logs) != 1000 || o.Logs[999] != "999" || o.Dropped == 0 {
 		t.Errorf("%d lines of 1500, %d bytes dropped", len(o.Logs), o.Dropped)

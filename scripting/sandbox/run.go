@@ -162,7 +162,9 @@ func (r *run) forget(id int64) { delete(r.answers, uint32(id)) }
 func (r *run) steps(n uint64) { r.outcome.Steps = min(n, r.limits.Steps) }
 
 func (r *run) print(text []byte) error {
-	r.logs.Add(string(text))
+	const most = scripting.MaxLogs + 1 // of which a part is left out in any case
+	r.logs.Add(string(text[:min(len(text), most)]))
+	r.logs.Dropped += max(0, len(text)-most)
 	return nil
 }
 
@@ -190,7 +192,10 @@ func (r *run) ended(out []byte) (*scripting.Outcome, error) {
 	if o.Error != nil {
 		return o, nil
 	}
-	if o.Value, err = scripting.ToJSON(end.Value); err != nil {
+	if o.Value, err = scripting.ToJSON(end.Value); scripting.TooLarge(err) {
+		o.Value, o.Error = nil, &scripting.Error{Message: "result: " + err.Error()}
+		return o, nil
+	} else if err != nil {
 		return r.failed(fmt.Errorf("%w: its result: %w", errBroken, err))
 	}
 	if len(o.Value) > scripting.MaxOut {

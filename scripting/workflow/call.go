@@ -135,12 +135,47 @@ func typesOf(schema []byte) map[string]v1beta1.OutputType {
 	}
 	out := map[string]v1beta1.OutputType{}
 	for _, m := range mcp.Members(properties) {
-		switch kind := v1beta1.OutputType(mcp.String(mcp.Lookup(m.Value, "type"))); kind {
+		switch kind := v1beta1.OutputType(typeOf(m.Value)); kind {
 		case v1beta1.OutputInteger, v1beta1.OutputNumber, v1beta1.OutputBoolean, v1beta1.OutputObject, v1beta1.OutputArray:
 			out[string(mcp.Unquote(m.Name))] = kind
 		}
 	}
 	return out
+}
+
+// typeOf is the one type that a schema gives a value, null aside; "" where it gives none or
+// several. Schemas that are made from code say so of a value that may be missing.
+func typeOf(schema []byte) (kind string) {
+	one := func(next string) bool {
+		if next == "null" || next == kind {
+			return true
+		}
+		if next == "" || kind != "" {
+			kind = ""
+			return false
+		}
+		kind = next
+		return true
+	}
+	switch given := mcp.Lookup(schema, "type"); {
+	case len(given) > 0 && given[0] == '"':
+		return mcp.String(given)
+	case given != nil:
+		for _, name := range mcp.Elements(given) {
+			if !one(mcp.String(name)) {
+				return ""
+			}
+		}
+		return kind
+	}
+	for _, choice := range []string{"anyOf", "oneOf"} {
+		for _, branch := range mcp.Elements(mcp.Lookup(schema, choice)) {
+			if !one(mcp.String(mcp.Lookup(branch, "type"))) {
+				return ""
+			}
+		}
+	}
+	return kind
 }
 
 // outputOf is the output of a step that called a tool: structuredContent, or an object of
@@ -289,7 +324,7 @@ func (r *run) retry(t *scripting.Task, args starlark.Tuple, named []starlark.Tup
 	a := aroundOf(t)
 	for i := 0; ; i++ {
 		mine := a
-		mine.attempt = i + 1
+		mine.attempt = a.attempt + i
 		back := t.With(t.Context(), &mine)
 		v, err := t.Call(work)
 		back()
@@ -318,7 +353,7 @@ func (r *run) retry(t *scripting.Task, args starlark.Tuple, named []starlark.Tup
 			return nil, f
 		}
 		if a.step != nil {
-			r.tell(Event{Kind: StepRetried, Step: a.step.id, Item: a.item, Attempt: i + 2, Error: scripting.Clean(f.message)})
+			r.tell(Event{Kind: StepRetried, Step: a.step.id, Item: a.item, Attempt: a.attempt + i + 1, Error: scripting.Clean(f.message)})
 		}
 	}
 }

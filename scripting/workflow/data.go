@@ -48,6 +48,33 @@ func readable(v starlark.Value) error {
 	return err
 }
 
+// heldBy is about how many bytes a value that templates read takes in memory.
+func heldBy(v any) (bytes int64) {
+	switch v := v.(type) {
+	case map[string]any:
+		bytes = 48
+		if len(v) > 0 {
+			bytes += 288 + 40*int64(max(0, len(v)-8))
+		}
+		for name, x := range v {
+			bytes += int64(len(name)) + heldBy(x)
+		}
+	case []any:
+		bytes = 24 + 16*int64(len(v))
+		for _, x := range v {
+			bytes += heldBy(x)
+		}
+	case string:
+		bytes = 16 + int64(len(v))
+	case digits:
+		bytes = 16 + int64(len(v))
+	case nil, bool:
+	default:
+		bytes = 8
+	}
+	return bytes
+}
+
 type converter struct {
 	left int
 	dry  bool // nothing is made

@@ -24,7 +24,7 @@ func (w *Workflow) Definition(find func(name string) (*Tool, bool)) (definition 
 		b = append(b, `{"type":"object"}`...)
 	}
 	if o := w.tool.Output; o != nil {
-		b = append(append(b, `,"outputSchema":`...), outputSchema(o.Properties)...)
+		b = append(append(b, `,"outputSchema":`...), outputSchema(o.Properties, true)...)
 		if len(o.Required) > 0 {
 			// Clients hold what a failed call returns to it, too, which has error alone.
 			text, _ := json.Marshal(o.Required) // texts
@@ -36,8 +36,8 @@ func (w *Workflow) Definition(find func(name string) (*Tool, bool)) (definition 
 	return append(append(append(b, `,"annotations":`...), text...), '}'), overruled
 }
 
-// outputSchema is the JSON Schema of an output.
-func outputSchema(properties map[string]v1beta1.OutputProperty) []byte {
+// outputSchema is the JSON Schema of an output, or of an object within one.
+func outputSchema(properties map[string]v1beta1.OutputProperty, whole bool) []byte {
 	b := []byte(`{"type":"object","properties":{`)
 	for i, name := range slices.Sorted(maps.Keys(properties)) {
 		o := properties[name]
@@ -45,19 +45,26 @@ func outputSchema(properties map[string]v1beta1.OutputProperty) []byte {
 			b = append(b, ',')
 		}
 		b = append(mcp.AppendString(b, name), ':')
+		failure := whole && name == "error" // which a failed call returns under the same name
+		if failure {
+			b = append(b, `{"anyOf":[`...)
+		}
 		if inner, err := nested(o.Properties); o.Properties != "" && err == nil {
-			one := outputSchema(inner)
+			one := outputSchema(inner, false)
 			if o.Description != "" {
 				one = append(append(append(one[:len(one)-1], `,"description":`...), mcp.Quote(o.Description)...), '}')
 			}
 			b = append(b, one...)
-			continue
+		} else {
+			b = append(append(b, `{"type":`...), mcp.Quote(string(o.Type))...)
+			if o.Description != "" {
+				b = append(append(b, `,"description":`...), mcp.Quote(o.Description)...)
+			}
+			b = append(b, '}')
 		}
-		b = append(append(b, `{"type":`...), mcp.Quote(string(o.Type))...)
-		if o.Description != "" {
-			b = append(append(b, `,"description":`...), mcp.Quote(o.Description)...)
+		if failure {
+			b = append(b, `,{"type":"object","required":["workflow","message","completed"]}]}`...)
 		}
-		b = append(b, '}')
 	}
 	return append(b, "}}"...)
 }

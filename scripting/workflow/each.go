@@ -27,6 +27,7 @@ type loop struct {
 	onError string
 	def     starlark.Value
 	timeout time.Duration
+	attempt int // of the step
 
 	items   []starlark.Value
 	results []starlark.Value
@@ -41,7 +42,7 @@ type loop struct {
 // each calls a function for each item:
 // each("a", lambda: items("…"), lambda item, index: …, item="row", max_items=100, parallel=10).
 func (r *run) each(t *scripting.Task, args starlark.Tuple, named []starlark.Tuple) (starlark.Value, error) {
-	l := &loop{run: r, item: "item", onError: "abort", done: map[string]int{}, parent: t, step: aroundOf(t).step}
+	l := &loop{run: r, item: "item", onError: "abort", done: map[string]int{}, parent: t, step: aroundOf(t).step, attempt: aroundOf(t).attempt}
 	var (
 		id                 string
 		collection         starlark.Callable
@@ -157,7 +158,7 @@ func (l *loop) one(t *scripting.Task, ctx context.Context, i int) error {
 	if err != nil {
 		return failed("item %d: %s", i, err)
 	}
-	a := &around{step: l.step, item: i, attempt: 1, forEach: map[string]any{l.item: data, "index": int64(i)}}
+	a := &around{step: l.step, item: i, attempt: l.attempt, forEach: map[string]any{l.item: data, "index": int64(i)}}
 	defer t.With(ctx, a)()
 	if l.when != nil {
 		yes, err := holds(t, l.when)

@@ -45,7 +45,7 @@ func fault(code int, message string) workflow.Answer {
 }
 
 // typed is the schema of w.typed.
-const typed = `{"type":"object","properties":{"i":{"type":"integer"},"f":{"type":"number"},"b":{"type":"boolean"},"o":{"type":"object"},"l":{"type":"array"},"s":{"type":"string"}}}`
+const typed = `{"type":"object","properties":{"i":{"type":"integer"},"f":{"type":"number"},"b":{"type":"boolean"},"o":{"type":"object"},"l":{"type":"array"},"s":{"type":"string"},"n":{"type":["integer","null"]},"m":{"anyOf":[{"type":"array"},{"type":"null"}]},"u":{"type":["integer","string"]}}}`
 
 func (w *world) tool(name string) (*workflow.Tool, bool) {
 	w.mu.Lock()

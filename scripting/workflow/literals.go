@@ -40,26 +40,37 @@ func (p *parser) literals(where string) {
 				w.tools = append(w.tools, StepTool{step, tool})
 			}
 		case "template", "condition", "items":
-			p.literal(where, call, 0)
+			p.literal(where, call, 0, "")
 		case "prop":
-			p.literal(where, call, 1)
+			p.literal(where, call, 1, "value")
 		}
 		return true
 	})
 	w.unnamed = calls > 0
 }
 
-// literal parses the template that is one of the values of a call.
-func (p *parser) literal(where string, call *syntax.CallExpr, i int) {
-	if len(call.Args) <= i {
+// literal parses the template that is one of the values of a call, by its place or its name; ""
+// for one that has none.
+func (p *parser) literal(where string, call *syntax.CallExpr, i int, name string) {
+	var given syntax.Expr
+	for j, arg := range call.Args {
+		if named, ok := arg.(*syntax.BinaryExpr); !ok || named.Op != syntax.EQ {
+			if j == i {
+				given = arg
+			}
+		} else if x, ok := named.X.(*syntax.Ident); ok && name != "" && x.Name == name {
+			given = named.Y
+		}
+	}
+	if none, ok := given.(*syntax.Ident); ok && none.Name == "None" && name != "" {
 		return
 	}
-	if named, ok := call.Args[i].(*syntax.BinaryExpr); ok && named.Op == syntax.EQ {
+	if given == nil {
 		return
 	}
-	pos, _ := call.Args[i].Span()
+	pos, _ := given.Span()
 	at := fmt.Sprintf("%d:%d: ", pos.Line, pos.Col)
-	s, ok := textAt(call, i)
+	s, ok := textOf(given)
 	if !ok {
 		p.wrong(where, "%sthe template must stand here as a text", at)
 		return
@@ -89,7 +100,11 @@ func textAt(call *syntax.CallExpr, i int) (string, bool) {
 	if len(call.Args) <= i {
 		return "", false
 	}
-	l, ok := call.Args[i].(*syntax.Literal)
+	return textOf(call.Args[i])
+}
+
+func textOf(x syntax.Expr) (string, bool) {
+	l, ok := x.(*syntax.Literal)
 	if !ok || l.Token != syntax.STRING {
 		return "", false
 	}

@@ -44,6 +44,23 @@ output: {properties: {x: {type: string, value: "{{.steps.b.output.x}}"}}}`, read
 	}
 }
 
+// A step that reads the steps as a whole sees those that it depends on, and no other one,
+// whichever has ended by then.
+func TestReadsOfAllSteps(t *testing.T) {
+	for _, others := range []string{"w.slow", "w.echo"} {
+		tool := composite(t, fmt.Sprintf(`
+steps:
+- {id: c, tool: %s}
+- {id: z, tool: w.echo}
+- {id: a, tool: w.slow, dependsOn: [z]}
+- {id: b, tool: w.echo, dependsOn: [a], arguments: {x: "{{range $id, $s := .steps}}{{$id}} {{end}}"}}
+output: {properties: {x: {type: string, value: "{{.steps.b.output.x}}{{len .steps}}"}}}`, others))
+		if out, _ := play(t, parse(t, tool), "", nil); told(out) != `{"x":"a z 4"}` {
+			t.Errorf("%s: %s", others, told(out))
+		}
+	}
+}
+
 // What a template within is given is its own root, whatever names that has; and a variable
 // that is given other values, or the dot of a range, may be anything.
 func TestReadsOfOthers(t *testing.T) {

@@ -39,6 +39,9 @@ func rows() []row {
 		{name: "other values pass unchanged", yaml: params + `steps: [{id: a, tool: w.echo, arguments: {i: 3, f: 0.5, b: true, z: null, l: ["{{.params.x}}"], o: {k: "{{.params.x}}"}}}]`, args: `{"x":"v"}`, want: `{"b":true,"f":0.5,"i":3,"l":["{{.params.x}}"],"o":{"k":"{{.params.x}}"},"z":null}`},
 		{name: "texts become what the schema asks for", yaml: params + `steps: [{id: a, tool: w.typed, arguments: {i: "{{.params.k}}", f: "0.5", b: "true", o: "{{json .params.o}}", l: "{{json .params.l}}", s: "{{.params.k}}"}}]`, args: `{"k":3,"o":{"q":1},"l":[1,2]}`, want: `{"b":true,"f":0.5,"i":3,"l":[1,2],"o":{"q":1},"s":"3"}`},
 		{name: "a plain reference passes the value", yaml: params + `steps: [{id: a, tool: w.typed, arguments: {o: "{{.params.o}}", l: "{{.params.l}}", i: "{{.params.k}}"}}]`, args: `{"k":3,"o":{"q":[null]},"l":[1,"2"]}`, want: `{"i":3,"l":[1,"2"],"o":{"q":[null]}}`},
+		{name: "a value that may be null", yaml: params + `steps: [{id: a, tool: w.typed, arguments: {n: "{{.params.k}}", m: "{{.params.l}}", u: "{{.params.k}}"}}]`, args: `{"k":3,"l":[1,2]}`, want: `{"m":[1,2],"n":3,"u":"3"}`},
+		{name: "a default within a default", yaml: `parameters: {type: object, properties: {o: {type: object, default: {}, required: [n], properties: {n: {type: integer, default: 10}}}}}
+steps: [{id: a, tool: w.echo, arguments: {x: "{{.params.o.n}}"}}]`, want: `{"x":"10"}`},
 		{name: "a text that does not become what the schema asks for", yaml: `steps: [{id: a, tool: w.typed, arguments: {i: "3.5"}}]`, want: `failed step "a": tool "w.typed": arguments: i: "3.5" is no integer`, calls: "none"},
 		{name: "output of texts", yaml: `steps: [{id: a, tool: w.many}]`, want: `{"text":"a","text_1":"b","image_0":"aW1n","resource":"r"}`},
 		{name: "a text read by name", yaml: `steps: [{id: a, tool: w.text}, {id: b, tool: w.echo, arguments: {x: "{{.steps.a.output.text}}"}}]`, want: `{"x":"hello"}`},
@@ -146,7 +149,7 @@ output: {properties: {p: {type: string, default: only}}}`, want: `{"p":"only"}`}
 		{name: "an item that is tried again", yaml: `steps: [{id: a, type: forEach, collection: "[7]", step: {tool: w.odd, onError: {action: retry, retryCount: 1}}}, {id: b, tool: w.echo, arguments: {x: "{{.steps.a.output.completed}}"}}]`, want: `{"x":"1"}`, events: "step_retried a[0] #2"},
 		{name: "the time of an item", yaml: `steps: [{id: a, type: forEach, collection: "[7]", step: {tool: w.hang, timeout: 3s, onError: {action: continue}}}, {id: b, tool: w.echo, arguments: {x: "{{(index .steps.a.output.iterations 0).error}}"}}]`, want: `{"x":"timed out after 3s"}`},
 		{name: "an item that fails ends the others", yaml: `steps: [{id: a, type: forEach, collection: "[0,1]", step: {tool: w.odds, arguments: {i: "{{.forEach.item}}"}}}, {id: b, tool: w.hang, onError: {action: continue}}]`, want: `failed step "a": item 1: tool "w.odds": odd`},
-		{name: "a forEach that is tried again", yaml: `steps: [{id: a, type: forEach, collection: "[7]", onError: {action: retry, retryCount: 1}, step: {tool: w.odd}}, {id: b, tool: w.echo, arguments: {x: "{{.steps.a.output.completed}}"}}]`, want: `{"x":"1"}`},
+		{name: "a forEach that is tried again", yaml: `steps: [{id: a, type: forEach, collection: "[7]", onError: {action: retry, retryCount: 1}, step: {tool: w.odd}}, {id: b, tool: w.echo, arguments: {x: "{{.steps.a.output.completed}}"}}]`, want: `{"x":"1"}`, events: "step_retried a #2|step_completed a #2"},
 
 		// Elicitation.
 		{name: "an answer", yaml: `steps: [{id: a, ` + confirm + `}]`, replies: accept(`{"ok":true}`), want: `{"action":"accept","content":{"ok":true}}`, asked: "a: sure?"},

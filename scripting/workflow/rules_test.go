@@ -1,12 +1,17 @@
 package workflow_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/scripting/workflow"
 )
@@ -205,6 +210,38 @@ output: {properties: {p: {type: string, value: x, description: d}, o: {type: obj
 		`"annotations":{"readOnlyHint":false,"destructiveHint":true,"openWorldHint":true}}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// A property that is called error is what a call returns under that name, or why it failed.
+func TestDefinitionWithAnError(t *testing.T) {
+	w := parse(t, composite(t, `
+name: flow
+steps: [{id: a, tool: w.fail}]
+output: {properties: {error: {type: string, value: x, description: d}}, required: [error]}`))
+	got, _ := w.Definition(func(string) (*workflow.Tool, bool) { return nil, false })
+	want := `"error":{"anyOf":[{"type":"string","description":"d"},{"type":"object","required":["workflow","message","completed"]}]}`
+	if !strings.Contains(string(got), want) {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	var tool struct{ OutputSchema any }
+	if err := json.Unmarshal(got, &tool); err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("urn:x", tool.OutputSchema); err != nil {
+		t.Fatal(err)
+	}
+	schema := c.MustCompile("urn:x")
+	out, _ := play(t, w, "", nil)
+	for _, structured := range [][]byte{mcp.Lookup(out.Result(true), "structuredContent"), []byte(`{"error":"x"}`)} {
+		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(structured))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := schema.Validate(value); err != nil {
+			t.Errorf("%s: %v", structured, err)
+		}
 	}
 }
 

@@ -28,6 +28,9 @@ const (
 // light is how many bytes of arguments are read without a place to compute.
 const light = 16 << 10
 
+// small is how many bytes of arguments are not worth counting what they take as values.
+const small = 1 << 10
+
 // Outcome is what became of a run.
 type Outcome struct {
 	Value     []byte   // JSON text of an object: what the tool returns; nil for an error
@@ -124,6 +127,11 @@ func (w *Workflow) Run(ctx context.Context, arguments []byte, host *Host) (*Outc
 		}
 	}
 	r.tell(Event{Kind: Started})
+	defer turn.Free()
+	if len(arguments) > small && !turn.Hold(heldBy(r.params)) {
+		r.failure = &Failure{Message: scripting.Full}
+		return r.outcome(&Outcome{Spent: true}, Failed), nil
+	}
 	if missing := r.missing(); missing != nil {
 		r.failure = missing
 		return r.outcome(&Outcome{}, Failed), nil
@@ -392,16 +400,43 @@ func aroundOf(t *scripting.Task) around {
 	return around{item: -1, attempt: 1}
 }
 
+// seenBy is what a step reads of the others: of a workflow of steps those that it depends on, so
+// that nothing hangs on which of the others have ended.
+func (r *run) seenBy(h *handle) map[string]any {
+	if h == nil || r.w.tool.Script != "" {
+		return r.shown
+	}
+	if h.before == nil {
+		h.before = make(map[string]bool, len(h.after))
+		h.precede(h.before)
+	}
+	if len(h.before) == len(r.shown) { // they have all ended
+		return r.shown
+	}
+	if h.sees == nil {
+		h.sees = make(map[string]any, len(h.before))
+		for id := range h.before {
+			h.sees[id] = r.shown[id]
+		}
+	}
+	return h.sees
+}
+
 // data is what a template reads, until the next is rendered.
-func (r *run) data(t *scripting.Task, of *text) map[string]any {
+func (r *run) data(t *scripting.Task, of *text) (map[string]any, error) {
 	if r.read == nil {
 		r.shown = make(map[string]any, len(r.hidden))
 		r.read = map[string]any{"params": r.params, "steps": r.shown, "vars": map[string]any(nil)}
 	}
 	for _, h := range r.hidden {
-		r.shown[h.id] = h.shown()
+		shown := h.shown()
+		if !r.turn.Hold(heldBy(shown)) {
+			return nil, failed("%s", scripting.Full)
+		}
+		r.shown[h.id] = shown
 	}
 	r.hidden = r.hidden[:0]
+	r.read["steps"] = r.seenBy(aroundOf(t).step)
 	if of.workflow {
 		r.read["workflow"] = map[string]any{
 			"id":          r.id,
@@ -415,7 +450,7 @@ func (r *run) data(t *scripting.Task, of *text) map[string]any {
 	if a := aroundOf(t); a.forEach != nil {
 		r.read["forEach"] = a.forEach
 	}
-	return r.read
+	return r.read, nil
 }
 
 // rendered renders the template of a builtin.
@@ -432,7 +467,11 @@ func (r *run) render(t *scripting.Task, s string) (string, error) {
 	if parsed == nil {
 		return "", errors.New("template: the template must stand in the program as a text")
 	}
-	out, err := parsed.render(r.data(t, parsed), r.look)
+	data, err := r.data(t, parsed)
+	if err != nil {
+		return "", err
+	}
+	out, err := parsed.render(data, r.look)
 	if err != nil {
 		return "", &failure{error: scripting.Raise("", scripting.Fault{Message: err.Error()}), message: err.Error()}
 	}

@@ -173,6 +173,10 @@ func misfit(of *jsonschema.Schema, document map[string]any, path string) error {
 		}
 		path := fmt.Sprintf("%sproperties[%s].", path, short(name))
 		if d, has := p["default"]; has {
+			d = cloned(d)
+			if object, ok := d.(map[string]any); ok {
+				fill(p, object, 0)
+			}
 			if err := (&schema{compiled: compiled}).judgeValue(d); err != nil {
 				return fmt.Errorf("%sdefault: %s", path, strings.TrimPrefix(err.Error(), "/: "))
 			}
@@ -195,8 +199,8 @@ func fill(document, object map[string]any, depth int) {
 		given, there := object[name]
 		if !there {
 			if d, has := p["default"]; has {
-				object[name] = cloned(d)
-				continue
+				given = cloned(d)
+				object[name] = given
 			}
 		}
 		if inner, ok := given.(map[string]any); ok && depth < scripting.MaxDepth {

@@ -40,6 +40,19 @@ type handle struct {
 	attempt int // the last one
 	began   time.Time
 	waiters []*scripting.Task
+
+	before map[string]bool // the ids of those that it depends on, also through others; nil before its first template
+	sees   map[string]any  // what of the steps its templates read, where that is not all that have ended
+}
+
+// precede notes the steps that a step depends on.
+func (h *handle) precede(all map[string]bool) {
+	for _, other := range h.after {
+		if !all[other.id] {
+			all[other.id] = true
+			other.precede(all)
+		}
+	}
 }
 
 func (h *handle) String() string        { return "step " + quote(h.id) }

@@ -52,6 +52,8 @@ func TestScripts(t *testing.T) {
 		`[step(str(i), lambda: 1) for i in range(101)]`:                                          `failed 1:6: step: more than 100 steps`,
 		`t = template` + "\n" + `return t("{{.params.x}}")`:                                      `failed 2:9: template: the template must stand in the program as a text`,
 		`return output({"p": prop("string", "{{.params.x}}"), "q": prop("integer", default=1)})`: `{"p":"v","q":1}`,
+		`return output({"p": prop("string", value="{{.params.x}}", default="d")})`:               `{"p":"v"}`,
+		`return output({"p": prop(value="{{.params.x}}", type="string")})`:                       `{"p":"v"}`,
 		`return output({"p": prop("integer", default="x")})`:                                     `failed 1:25: prop: default: "x" is no integer`,
 	} {
 		tool := composite(t, "parameters: {type: object, properties: {x: {type: string}}}")

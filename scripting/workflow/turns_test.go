@@ -211,6 +211,45 @@ script: |
 	}
 }
 
+// TestG21ArgumentsOfAHolder: so do arguments that no value of the program is made of, and what
+// templates read of steps.
+func TestG21ArgumentsOfAHolder(t *testing.T) {
+	places := turns.New(4, 400<<20) // 100 MiB each
+	w := parse(t, composite(t, `steps: [{id: a, tool: w.t}]`))
+	arguments := []byte(`{"x":[` + strings.Repeat(`{"":0},`, 140_000) + `0]}`)
+	run := func(holder string, call func(context.Context, *workflow.Call) workflow.Answer) string {
+		host := quick()
+		host.Turn = places.Turn(holder, time.Minute)
+		if call != nil {
+			host.Call = call
+		}
+		out, err := w.Run(t.Context(), arguments, host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return told(out)
+	}
+	const busy = "hold as much memory as they may now: call it again later"
+	answer := quick().Call
+	var mine, others string
+	first := run("me", func(ctx context.Context, c *workflow.Call) workflow.Answer {
+		second := run("me", func(ctx context.Context, c *workflow.Call) workflow.Answer {
+			mine, others = run("me", nil), run("other", nil)
+			return answer(ctx, c)
+		})
+		if strings.Contains(second, busy) {
+			mine, others = second, run("other", nil)
+		}
+		return answer(ctx, c)
+	})
+	if strings.Contains(first, busy) || strings.Contains(others, busy) || !strings.Contains(mine, busy) {
+		t.Errorf("the first: %s; beside it one of its holder: %s, and one of another: %s", first, mine, others)
+	}
+	if again := run("me", nil); again != first {
+		t.Errorf("after it has ended: %s", again)
+	}
+}
+
 // request is the context of a request: it calls functions when it ends, and counts who asks it
 // for a channel.
 type request struct {

@@ -118,7 +118,7 @@ func (s *System) pathOpen(m Memory, a []uint64) errno {
 	case write:
 		mode = os.O_WRONLY
 	}
-	if how&openCreate != 0 {
+	if how&openCreate != 0 && f.writes { // what was there may be gone by now
 		mode |= os.O_CREATE
 	}
 	if how&openExclusive != 0 {

@@ -118,11 +118,12 @@ func (d *Doors) Sweep(unwanted func(name string) bool) {
 }
 
 // Removed is workload.Remover.Removed: of the volumes that an engine has kept for its containers.
-func (d *Doors) Removed(name string) {
+func (d *Doors) Removed(name string) error {
 	m := container.NewMachine(container.Options{State: d.settings.StateDir, Log: d.log})
 	if err := m.RemoveVolumes(context.Background(), name); err != nil {
-		d.log.Warn("volumes of a workload that was removed are left", "workload", name, "error", err)
+		return fmt.Errorf("its volumes: %w", err)
 	}
+	return nil
 }
 
 // Open is workload.Edge.Open.

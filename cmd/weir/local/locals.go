@@ -387,6 +387,12 @@ func environment(s *serve.Starting, given *handed) func(context.Context) ([]stri
 		for _, v := range w.Env {
 			vars = append(vars, v.Name+"="+v.Value)
 		}
+		if w.Form != compile.FormWasm { // what the transport needs to be is not the user's, but for secrets
+			vars = slices.DeleteFunc(vars, func(v string) bool {
+				name, _, _ := strings.Cut(v, "=")
+				return name == "MCP_TRANSPORT" || w.Port > 0 && slices.Contains([]string{"MCP_PORT", "FASTMCP_PORT", "MCP_HOST"}, name)
+			})
+		}
 		own, err := secretsOf(ctx, s, given)
 		return append(vars, own...), err
 	}

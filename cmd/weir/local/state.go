@@ -235,7 +235,7 @@ func (d *Doors) Look(name string) (workload.Look, bool) {
 	case stdio.Unhealthy:
 		look.State = workload.Unhealthy
 	case stdio.Failed, stdio.Stopped:
-		look.State = workload.Failed
+		look.State, look.Over = workload.Failed, now.State == stdio.Stopped
 	}
 	return look, true
 }

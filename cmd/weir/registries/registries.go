@@ -39,9 +39,9 @@ in. Without a choice it is ` + registry.Default + `.
 What is read of a registry at a URL is kept for a day, and used for longer while the
 registry cannot be reached, which is said. A file or a directory is read each time.
 
-An entry is a stranger's. It chooses a package or a URL, arguments and variables, and
-no more: no mounts of this machine, no privileges, no network, no proxy, and no URL
-that is not of the public internet.
+An entry is a stranger's. It chooses a package, an image or a URL, arguments, variables
+and the public hosts that it is let out to, and no more: no mounts of this machine, no
+privileges, no proxy, and no URL that is not of the public internet.
 
 Exit codes: 0 done, 1 the registry cannot be read, 2 wrong command line, 6 no such
 entry.`,

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -25,6 +26,9 @@ import (
 	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/edge/workload"
 )
+
+// givenName is a name that an engine gives an image, with a tag or without one.
+var givenName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*(:[0-9]{1,5}/[a-z0-9][a-z0-9._-]*)?(/[a-z0-9][a-z0-9._-]*)*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?$`)
 
 // maxFile bounds a file that a flag names, in bytes; engineWait how long the engine may take to
 // say that it is there.
@@ -135,7 +139,11 @@ func (a *Commands) build(cmd *cobra.Command, x *buildFlags, word string) error {
 			steps.Show(edge.Clean(local.StepLine(s)))
 		}
 	}
-	images := &image.Images{PolicyFile: filepath.Join(paths.Config, image.PolicyFile), RootsFile: filepath.Join(paths.Config, image.RootsFile)}
+	reach, err := a.Reach()
+	if err != nil {
+		return err
+	}
+	images := &image.Images{PolicyFile: filepath.Join(paths.Config, image.PolicyFile), RootsFile: filepath.Join(paths.Config, image.RootsFile), CAs: reach.CAs}
 	mode := v1beta1.ImageVerification(x.verification)
 	builds := &build.Builds{Machine: m, Spool: paths.State, Home: home, Lookup: a.Lookup, Log: log, Login: images.Login, Choose: local.Bases(images, mode, paths.State)}
 	r.Proven = mode == v1beta1.VerifyEnabled
@@ -181,8 +189,12 @@ func (x *buildFlags) request(word string) (r build.Request, err error) {
 	if err := runner.CheckBase("", x.packages); err != nil {
 		return r, cli.Usagef("--runtime-add-package: %s", err)
 	}
-	if err := runner.CheckBase(x.tag, nil); err != nil {
-		return r, cli.Usagef("--tag: %s", err)
+	switch {
+	case x.tag == "":
+	case !givenName.MatchString(x.tag):
+		return r, cli.Usagef("--tag: %s is no name to give an image: write NAME or NAME:TAG, the name in small letters", cli.Brief(x.tag))
+	case strings.HasPrefix(x.tag, "weir/"):
+		return r, cli.Usagef("--tag: names below weir/ are those that weir itself gives: write another")
 	}
 	r.RuntimeImage, r.AddPackages, r.Tag, r.Pull, r.Rebuild = x.image, x.packages, x.tag, x.pull, x.rebuild
 	if x.ca != "" {

@@ -31,6 +31,8 @@ type Commands struct {
 	// Unlock gives the manager the password of the user's secrets, for which the user is asked
 	// where need be.
 	Unlock func(ctx context.Context) error
+	// Reach is what the settings of the process allow to requests of its own.
+	Reach func() (edge.Reach, error)
 	// Follow has the configurations of MCP clients follow what was done to some workloads, or
 	// to whatever ones where about is nil.
 	Follow func(ctx context.Context, cmd *cobra.Command, m workload.Manager, about []string)
