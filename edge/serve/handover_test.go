@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -61,6 +60,53 @@ func (s *succession) next(t *testing.T) (before *front) {
 // again is the same client with connections of its own.
 func (s *succession) again(c caller) caller { return c.at(s.now) }
 
+// subscribers are the streams on which a backend tells of a resource that changes.
+type subscribers struct {
+	mu  sync.Mutex
+	all []chan struct{}
+}
+
+func (s *subscribers) add(one chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, one)
+}
+
+func (s *subscribers) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.all)
+}
+
+// tell has the resource change again and again, until stop: on every stream, as a server tells of
+// it, of which an edge that listens anew lets one go.
+func (s *subscribers) tell() (stop func()) {
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for tick := time.NewTicker(50 * time.Millisecond); ; {
+			s.mu.Lock()
+			for _, one := range s.all {
+				select {
+				case one <- struct{}{}:
+				default:
+				}
+			}
+			s.mu.Unlock()
+			select {
+			case <-end:
+				tick.Stop()
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	return func() {
+		close(end)
+		<-ended
+	}
+}
+
 // TestZ12SessionsAreHandedOver: a session goes on at the process that stands in
 // for the one where it began, in the same session at its backend, with its log
 // level, its subscriptions and its end.
@@ -70,12 +116,12 @@ func TestZ12SessionsAreHandedOver(t *testing.T) {
 		t.Run(era.String(), func(t *testing.T) {
 			t.Parallel()
 			s := newSuccession(t, era)
-			var updated atomic.Value // of the last subscription; that of a process that has ended may not have seen it
+			var updates subscribers
 			if era == edgetest.Modern {
 				s.back.Always("subscriptions/listen", func(c *edgetest.Call) {
 					mine := make(chan struct{}, 1)
 					if strings.Contains(string(c.Message.Params), `"x:1"`) {
-						updated.Store(mine)
+						updates.add(mine)
 					}
 					c.Event(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{}}`)
 					for c.Wait(mine) {
@@ -94,7 +140,7 @@ func TestZ12SessionsAreHandedOver(t *testing.T) {
 			for range 3 {
 				calls := s.back.Requests("tools/call")
 				upstream, begun := calls[len(calls)-1].Session, len(s.back.Sessions())
-				subscribed := updated.Load()
+				subscribed := updates.count()
 				old := s.next(t)
 				listening.Rest() // it ends in order
 				old.Ended()
@@ -105,6 +151,7 @@ func TestZ12SessionsAreHandedOver(t *testing.T) {
 				listening = c.session.Listen()
 				calls = s.back.Requests("tools/call")
 				last := calls[len(calls)-1]
+				stop := func() {}
 				switch era {
 				case edgetest.Legacy:
 					// The edge itself has a session, too: no other began.
@@ -118,15 +165,17 @@ func TestZ12SessionsAreHandedOver(t *testing.T) {
 					if got := edgetest.Member(string(last.Message.Params), "_meta", "io.modelcontextprotocol/logLevel"); got != `"warning"` {
 						t.Errorf("the log level is %s", got)
 					}
-					edgetest.Until(t, "the subscription anew", func() bool { return updated.Load() != subscribed })
-					updated.Load().(chan struct{}) <- struct{}{}
+					edgetest.Until(t, "the subscription anew", func() bool { return updates.count() > subscribed })
+					stop = updates.tell()
 				case edgetest.SSE: // its stream was the session: all of it is set up anew
 					if got := s.back.Requests("logging/setLevel"); edgetest.Member(string(got[len(got)-1].Message.Params), "level") != `"warning"` || got[len(got)-1].Session == upstream {
 						t.Errorf("the level was not set anew: %+v", got)
 					}
 					s.back.Session(last.Session).Push(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:1"}}`)
 				}
-				if m := listening.NextMessage(); m.Method != "notifications/resources/updated" {
+				m := listening.NextMessage()
+				stop()
+				if m.Method != "notifications/resources/updated" {
 					t.Errorf("the stream says %+v", m)
 				}
 				if n := s.back.Count("DELETE"); era == edgetest.Legacy && n > 0 {
