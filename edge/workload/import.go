@@ -56,8 +56,9 @@ func Import(file string, data []byte) (manifest []byte, notes []Note, err error)
 		}
 	}
 	f := s.fields()
-	for _, text := range public(cmp.Or(f.run.ProxyHost, "127.0.0.1"), *f.oidc != nil, len(f.run.AllowedOrigins) > 0) {
-		notes = append(notes, note("%s: %s", file, strings.TrimPrefix(text, "--host: ")))
+	asks := *f.oidc != nil || s.server != nil && s.server.Spec.AuthServerRef != nil || s.proxy != nil && s.proxy.Spec.AuthServerRef != nil
+	for _, text := range public(cmp.Or(f.run.ProxyHost, "127.0.0.1"), asks, len(f.run.AllowedOrigins) > 0, "say in the file who gives them tokens", "list those that may in the file") {
+		notes = append(notes, note("%s: %s", file, text))
 	}
 	manifest, err = s.write()
 	return manifest, notes, err

@@ -342,17 +342,18 @@ func (d *draft) readSecrets() error {
 	return nil
 }
 
-// public are what to know of a workload at a host that others than this machine reach.
-func public(host string, asks, origins bool) (notes []string) {
+// public are what to know of a workload at a host that others than this machine reach, each with
+// what to do.
+func public(host string, asks, origins bool, ask, origin string) (notes []string) {
 	if loopback(host) {
 		return nil
 	}
-	notes = append(notes, fmt.Sprintf("--host: others than this machine reach %s", edge.Brief(host)))
+	notes = append(notes, fmt.Sprintf("others than this machine reach %s", edge.Brief(host)))
 	if !asks {
-		notes = append(notes, "--host: nobody asks them who they are: give --oidc-issuer and --oidc-audience")
+		notes = append(notes, "nobody asks them who they are: "+ask)
 	}
 	if !origins {
-		notes = append(notes, "--host: any web page that they visit may call the workload: give --allowed-origins")
+		notes = append(notes, "any web page that they visit may call the workload: "+origin)
 	}
 	return notes
 }
@@ -476,8 +477,8 @@ func (d *draft) remark() {
 			}
 		}
 	}
-	for _, n := range public(d.Host, d.asksWho(), len(d.AllowedOrigins) > 0) {
-		say("%s", n)
+	for _, n := range public(d.Host, d.asksWho(), len(d.AllowedOrigins) > 0, "give --oidc-issuer and --oidc-audience", "give --allowed-origins") {
+		say("--host: %s", n)
 	}
 	if d.OIDCIssuer == "" && d.OIDCIntrospectionURL != "" {
 		say("--oidc-introspection-url: it is asked about every token, and without --oidc-issuer clients are not told who gives them one")
