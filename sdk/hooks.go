@@ -168,16 +168,20 @@ func (*Catalog) Backend() View { return text(abi.CallBackend) }
 // Principal is somebody who asks, of those that VariesBy puts together.
 func (*Catalog) Principal() Principal { return who() }
 
-// Items goes over what is offered.
+// Items goes over what is offered, of that which the function is for: see Tools.
 func (*Catalog) Items() iter.Seq[Item] {
 	return func(yield func(Item) bool) {
 		r := reader{b: call.record}
 		for index := uint64(0); r.next(); {
-			if r.field == abi.CallItem {
-				if !yield(Item{r.data(), index}) {
-					return
-				}
-				index++
+			if r.field != abi.CallItem {
+				continue
+			}
+			item := Item{r.data(), index}
+			if index++; len(call.tools) > 0 && !anyOf(call.tools, first(item.record, abi.ItemName)) {
+				continue // another function asked for it
+			}
+			if !yield(item) {
+				return
 			}
 		}
 	}

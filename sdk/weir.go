@@ -317,8 +317,9 @@ var call struct {
 	base     int // where the pointers of the present function begin
 	pointers int // how many it has
 
-	claimBase, claims int    // likewise of its claims
-	out               []byte // Ops so far
+	claimBase, claims int      // likewise of its claims
+	tools             []string // globs of the present function
+	out               []byte   // Ops so far
 	refused           bool
 }
 
@@ -334,6 +335,7 @@ func dispatch(hook abi.Hook, record []byte) []byte {
 		if !c.refused && h.wants() {
 			c.base, c.pointers = h.base, len(h.pointers)
 			c.claimBase, c.claims = h.claimBase, len(h.claims)
+			c.tools = h.tools
 			h.run()
 		}
 	}
@@ -399,9 +401,11 @@ func (h *handler) wants() bool {
 
 func matches(globs []string, field int) bool {
 	name := data(field)
-	if len(name) == 0 {
-		return true
-	}
+	return len(name) == 0 || anyOf(globs, name)
+}
+
+// anyOf says whether one of some patterns matches a name.
+func anyOf(globs []string, name []byte) bool {
 	for _, g := range globs {
 		if glob(g, name) {
 			return true

@@ -25,11 +25,8 @@ import (
 	"github.com/weir-edge/weir/edge/sandbox"
 )
 
-// Times of a start, and of an end.
-const (
-	greetWithin  = 10 * time.Second // from the start of a container until its helper has greeted
-	removeWithin = 20 * time.Second
-)
+// greetWithin is how long a helper has from the start of its container until it has greeted.
+const greetWithin = 10 * time.Second
 
 // Box is an open container, in which the helper runs. Its methods are safe for concurrent use.
 type Box struct {
@@ -43,12 +40,13 @@ type Box struct {
 
 	attached bool // the engine carries the link
 
-	engine *Engine
-	id     string
-	link   *sandbox.Linked
-	log    *slog.Logger
-	closed chan struct{} // when nothing of it is left
-	once   sync.Once
+	machine *Machine
+	engine  *Engine
+	id      string
+	link    *sandbox.Linked
+	log     *slog.Logger
+	closed  chan struct{} // when nothing of it is left
+	once    sync.Once
 }
 
 // Open opens a container of an image that the engine has; no server runs in it yet. Its errors
@@ -64,7 +62,7 @@ func (m *Machine) Open(ctx context.Context, c Config) (*Box, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Box{config: c, image: image, engine: e, log: m.Log, closed: make(chan struct{})}
+	b := &Box{config: c, image: image, machine: m, engine: e, log: m.Log, closed: make(chan struct{})}
 	if b.command, err = c.command(image); err != nil {
 		return nil, err
 	}
@@ -417,15 +415,8 @@ func (b *Box) Close() {
 	<-b.closed
 }
 
-// remove removes the container. An engine that does not answer now removes it by itself later,
-// since its first process has ended.
-func (b *Box) remove() {
-	ctx, cancel := context.WithTimeout(context.Background(), removeWithin)
-	defer cancel()
-	if err := b.engine.remove(ctx, b.id); err != nil {
-		b.log.Warn("a container is not removed yet", "workload", b.config.Name, "container", b.id, "error", err)
-	}
-}
+// remove removes the container.
+func (b *Box) remove() { b.machine.remove(b.engine, b.id, b.config.Name) }
 
 // socketName is what the socket of a link is called in its directory.
 const socketName = "link"

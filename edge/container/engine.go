@@ -220,12 +220,15 @@ func (e *Engine) remove(ctx context.Context, id string) error {
 		return nil
 	case errdefs.IsConflict(err) && strings.Contains(err.Error(), "already in progress"):
 		// Its first process has ended, and the engine removes it.
-		ctx, cancel := context.WithTimeout(ctx, goneWithin)
+		going, cancel := context.WithTimeout(ctx, goneWithin)
 		defer cancel()
-		wait := e.client.ContainerWait(ctx, id, client.ContainerWaitOptions{Condition: engine.WaitConditionRemoved})
+		wait := e.client.ContainerWait(going, id, client.ContainerWaitOptions{Condition: engine.WaitConditionRemoved})
 		select {
 		case <-wait.Result:
-		case <-wait.Error: // it is gone already, or will be
+		case <-wait.Error: // it is gone already, or the engine does not manage
+		}
+		if e.still(ctx, id) {
+			return errStill
 		}
 		return nil
 	}

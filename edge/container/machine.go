@@ -40,9 +40,13 @@ const (
 type Machine struct {
 	Options
 
-	mu     sync.Mutex
-	engine *Engine // that answered last; nil for none
-	known  *known  // nil before it was read
+	life context.Context // ends with Close
+	end  context.CancelFunc
+
+	mu       sync.Mutex
+	engine   *Engine // that answered last; nil for none
+	known    *known  // nil before it was read
+	leftover int     // containers that are tried again to be removed
 
 	filling sync.Mutex // of the helper's volume
 	filled  string     // the engine and the volume that have it
@@ -60,10 +64,15 @@ type known struct {
 const maxHosts = 4
 
 // NewMachine returns the machine. It looks at nothing yet.
-func NewMachine(o Options) *Machine { return &Machine{Options: o} }
+func NewMachine(o Options) *Machine {
+	m := &Machine{Options: o}
+	m.life, m.end = context.WithCancel(context.Background())
+	return m
+}
 
-// Close gives up connections to the engine.
+// Close gives up connections to the engine, and what is left to be removed.
 func (m *Machine) Close() {
+	m.end()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.engine != nil {

@@ -2,8 +2,15 @@ package container
 
 import (
 	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,6 +56,62 @@ func TestRemovedWhileItStarts(t *testing.T) {
 	}
 	if link := m.linkOf(t.Context(), here); link != LinkAuto {
 		t.Errorf("its link is %s from now on", link)
+	}
+}
+
+// TestRemovedLater: a container that its engine does not remove at once is gone soon after, also
+// where the engine says that it was about to.
+func TestRemovedLater(t *testing.T) {
+	e := running(t)
+	image(t, e, "probe:1", engine.Config{})
+	m := machine(t, e)
+	for _, refused := range []string{"device or resource busy", "removal of container x is already in progress"} {
+		var asked atomic.Int32
+		forward := &httputil.ReverseProxy{
+			Rewrite: func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = "http", "engine" },
+			Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return (&net.Dialer{}).DialContext(ctx, "unix", e.Socket)
+			}},
+			FlushInterval: -1,
+		}
+		t.Cleanup(forward.Transport.(*http.Transport).CloseIdleConnections)
+		socket := filepath.Join(t.TempDir(), "s")
+		listener, err := net.Listen("unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		busy := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			status := map[bool]int{true: http.StatusConflict, false: http.StatusInternalServerError}[strings.Contains(refused, "progress")]
+			switch {
+			case r.Method == http.MethodDelete && asked.Add(1) <= 2:
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(status)
+				_, _ = fmt.Fprintf(w, `{"message":%q}`, refused)
+			case strings.HasSuffix(r.URL.Path, "/wait"): // as where its end was waited for, and it is there
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = fmt.Fprint(w, `{"StatusCode":0,"Error":{"Message":"failed"}}`)
+			default:
+				forward.ServeHTTP(w, r)
+			}
+		}))
+		busy.Listener = listener
+		busy.Start()
+		t.Cleanup(busy.Close)
+		here, err := place{host: "unix://" + socket}.open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(here.Close)
+		var made struct{ ID string }
+		e.PostFor(t, "/containers/create", `{"Image":"probe:1"}`, &made)
+		m.remove(here, made.ID, "probed")
+		if left := e.Containers(t); asked.Load() != 1 || len(left) != 1 {
+			t.Errorf("%s: asked %d times, and there are %v", refused, asked.Load(), left)
+		}
+		until(t, "end of what was left", func() bool { return len(e.Containers(t)) == 0 })
+		if asked.Load() != 3 {
+			t.Errorf("%s: asked %d times", refused, asked.Load())
+		}
 	}
 }
 

@@ -323,12 +323,18 @@ func (e *Engine) Processes(t testing.TB, id string) (pids []int) {
 	return pids
 }
 
-// Containers are the ids of all containers.
+// Containers are the ids of all containers. Docker 20.10 that was killed may go on listing as
+// dead what it has removed when it began anew, and says itself that there is no such container.
 func (e *Engine) Containers(t testing.TB) (ids []string) {
 	t.Helper()
-	var all []struct{ ID string }
+	var all []struct{ ID, State string }
 	e.Get(t, "/containers/json?all=1", &all)
 	for _, one := range all {
+		if one.State == "dead" {
+			if _, err := e.ask("GET", "/containers/"+one.ID+"/json", nil); err != nil && strings.Contains(err.Error(), "No such container") {
+				continue
+			}
+		}
 		ids = append(ids, one.ID)
 	}
 	return ids

@@ -279,6 +279,7 @@ const fields = memory.data(fieldCount << 3, 8);
 const selectedAt = memory.data(most << 3, 8);
 let has: u32 = 0;
 let selectedCount = 0, recordLen = 0, refused = false, base = 0, pointerCount = 0, claimBase = 0, claimCount = 0;
+let itemGlobs = new StaticArray<Glob>(0); // of the function, for the names of items
 export let now: u64 = 0;
 export let status: u64 = 0;
 export let from: u64 = 0;
@@ -310,6 +311,7 @@ export function ask(hook: i32, typed: usize, n: i32): u64 {
     pointerCount = h.pointers;
     claimBase = h.claimBase;
     claimCount = h.claims;
+    itemGlobs = h.tools;
     call_indirect<void>(h.run, typed);
   }
   // The input is zeroed by the host.
@@ -365,9 +367,13 @@ function split(p: usize, end: usize): void {
 // every function: the host has none in that hook.
 function one(globs: StaticArray<Glob>, field: i32): bool {
   if (globs.length == 0) return true;
-  const n = fieldLen(field);
+  return anyOf(globs, fieldPtr(field), fieldLen(field));
+}
+
+// Says whether one of the globs matches a name, or there is none.
+function anyOf(globs: StaticArray<Glob>, p: usize, n: i32): bool {
   if (n == 0) return true;
-  const p = fieldPtr(field), end = p + n;
+  const end = p + n;
   for (let i = 0; i < globs.length; i++) {
     const g = unchecked(globs[i]), after = matchAt(p, end, g.prefix);
     if (!after) continue;
@@ -544,7 +550,12 @@ export const principal = new Principal();
 export function items(): Item[] {
   const list: Item[] = [];
   const r = outer.of(input, recordLen);
-  for (let index: u64 = 0; r.next(); ) if (r.field == 13) list.push(new Item(index++, r.ptr, r.len));
+  for (let index: u64 = 0; r.next(); ) {
+    if (r.field != 13) continue;
+    const item = new Item(index++, r.ptr, r.len), name = item.name;
+    // Another function may have asked for it.
+    if (itemGlobs.length == 0 || anyOf(itemGlobs, name.ptr, name.len)) list.push(item);
+  }
   return list;
 }
 

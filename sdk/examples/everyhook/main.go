@@ -30,6 +30,7 @@ func init() {
 	weir.OnIdentity(identity)
 	weir.OnTools(tools, weir.VariesBy(weir.ByTenant))
 	weir.OnPrompts(prompts)
+	weir.OnPrompts(oldPrompts, weir.Tools("old_*"))
 	weir.OnResources(resources)
 	weir.OnCall(deletes, weir.Tools("delete_*"))
 	weir.OnCall(reads, weir.Tools("read_*"), weir.Pointers("/path", "/verbose"))
@@ -115,6 +116,12 @@ func tools(c *weir.Catalog) {
 func prompts(c *weir.Catalog) {
 	for prompt := range c.Items() {
 		prompt.Rename("p_" + prompt.Name().String())
+	}
+}
+
+func oldPrompts(c *weir.Catalog) {
+	for prompt := range c.Items() {
+		prompt.Hide()
 	}
 }
 

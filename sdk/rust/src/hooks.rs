@@ -2,7 +2,7 @@
 
 use crate::json::{utf8, Value};
 use crate::wire::{bytes, Arg, Reader};
-use crate::{Exchange, Guest, Wants};
+use crate::{one, Exchange, Guest, Wants};
 
 /// Kinds of refusals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -269,10 +269,11 @@ impl<'a> Catalog<'a> {
     /// Who the client is; of a catalog somebody of those who see it.
     pub fn principal(&self) -> Principal<'a> { Principal(self.0.field[6]) }
     pub fn backend(&self) -> &'a str { self.0.text(2) }
-    /// What is offered.
+    /// What is offered, of that which the function is for: see Wants.tools.
     pub fn items(&self) -> impl Iterator<Item = Item<'a>> {
         let x = self.0;
-        Reader(x.record).all(13).enumerate().map(move |(index, record)| Item { x, record, index: index as u64 })
+        let all = Reader(x.record).all(13).enumerate().map(move |(index, record)| Item { x, record, index: index as u64 });
+        all.filter(move |i| one(&x.globs.borrow(), i.name().as_bytes())) // another function may have asked for it
     }
 }
 

@@ -232,6 +232,7 @@ pub(crate) struct Exchange<'a> {
     pointers: Cell<usize>,
     claim_base: Cell<usize>,
     claims: Cell<usize>,
+    globs: RefCell<Vec<String>>, // of the function, for the names of items
 }
 
 impl<'a> Exchange<'a> {
@@ -357,6 +358,7 @@ impl Guest {
             pointers: Cell::new(0),
             claim_base: Cell::new(0),
             claims: Cell::new(0),
+            globs: RefCell::new(vec![]),
         };
         for (field, f) in Reader(x.record) {
             match f {
@@ -377,6 +379,9 @@ impl Guest {
                 x.pointers.set(w.pointers.len());
                 x.claim_base.set(h.claim_base);
                 x.claims.set(w.claims.len());
+                if (3..=5).contains(&hook) {
+                    x.globs.replace(w.tools.clone());
+                }
                 (h.run)(&x);
                 if x.refused.get() {
                     break;

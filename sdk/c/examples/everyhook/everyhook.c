@@ -98,7 +98,10 @@ WEIR_HOOK(override_tools, c) {
 
 WEIR_HOOK(override_prompts, c) {
     weir_item prompt = {0};
-    while (weir_next_item(c, &prompt)) weir_rename(&prompt, weir_cat(weir_str("p_"), prompt.name));
+    while (weir_next_item(c, &prompt)) {
+        weir_rename(&prompt, weir_cat(weir_str("p_"), prompt.name));
+        if (weir_has_prefix(prompt.name, "old_")) weir_hide(&prompt);
+    }
 }
 
 WEIR_HOOK(override_resources, c) {

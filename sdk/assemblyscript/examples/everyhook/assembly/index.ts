@@ -86,6 +86,10 @@ weir.onPrompts((c: weir.Catalog): void => {
   const items = c.items;
   for (let i = 0; i < items.length; i++) items[i].rename("p_" + items[i].name.toString());
 });
+weir.onPrompts((c: weir.Catalog): void => {
+  const items = c.items;
+  for (let i = 0; i < items.length; i++) items[i].hide();
+}, weir.wants().tools(["old_*"]));
 
 weir.onResources((c: weir.Catalog): void => {
   const items = c.items;

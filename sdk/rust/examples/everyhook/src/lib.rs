@@ -79,6 +79,7 @@ fn start(g: &mut Guest, s: &Setup) -> Result<(), String> {
     });
 
     g.on_prompts(Wants::new(), |c| c.items().for_each(|p| p.rename(&["p_", p.name()].concat())));
+    g.on_prompts(Wants::new().tools(&["old_*"]), |c| c.items().for_each(|p| p.hide()));
 
     g.on_resources(Wants::new(), |c| {
         c.items().for_each(|r| r.describe(&["At ", &r.json().get("uri").text()].concat()))
