@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/sdk/abi"
+	"github.com/weir-edge/weir/wasm"
 )
 
 // arg is an operation with the fields given: NUMBER VALUE…
@@ -196,4 +197,25 @@ func FuzzFixtures(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestInlineLimitOfSeveral: of several subscriptions to a hook the largest limit holds, as at an
+// edge; one without a limit has the host's, which is the largest.
+func TestInlineLimitOfSeveral(t *testing.T) {
+	for _, c := range []struct {
+		limits []uint64
+		want   uint64
+	}{
+		{[]uint64{10}, 10}, {[]uint64{10, 20}, 20}, {[]uint64{20, 10}, 20},
+		{[]uint64{0, 10}, 0}, {[]uint64{10, 0}, 0}, {[]uint64{10, 0, 20}, 0},
+	} {
+		var asked []wasm.Subscription
+		for _, limit := range c.limits {
+			asked = append(asked, wasm.Subscription{Hook: abi.OnCallRequest, InlineLimit: limit})
+		}
+		asked = append(asked, wasm.Subscription{Hook: abi.OnCallResponse, InlineLimit: 1 << 20})
+		if w, _ := wants(asked, abi.OnCallRequest, &Input{}); w.inline != c.want {
+			t.Errorf("%v: %d", c.limits, w.inline)
+		}
+	}
 }

@@ -113,10 +113,15 @@ type wanted struct {
 // wants says whether a guest is asked about an input, and what it sees of it:
 // the subscriptions to a hook count as one, of which one has to match.
 func wants(asked []wasm.Subscription, hook abi.Hook, in *Input) (w wanted, matched bool) {
+	first := true
 	for _, s := range asked {
 		if s.Hook != hook {
 			continue
 		}
+		if first || s.InlineLimit == 0 || w.inline != 0 && s.InlineLimit > w.inline {
+			w.inline = s.InlineLimit // 0 is the host's limit, and the largest
+		}
+		first = false
 		if s.Fields == 0 {
 			w.fields = ^uint64(0)
 		}
@@ -124,7 +129,6 @@ func wants(asked []wasm.Subscription, hook abi.Hook, in *Input) (w wanted, match
 		w.headers = append(w.headers, s.Headers...)
 		w.pointers = append(w.pointers, s.Pointers...)
 		w.claims = append(w.claims, s.Claims...)
-		w.inline = max(w.inline, s.InlineLimit)
 		matched = matched || anyGlob(s.Tools, in.Tool) && anyGlob(s.Backends, in.Backend) && anyGlob(s.Methods, in.Method)
 	}
 	return w, matched

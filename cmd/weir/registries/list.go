@@ -20,7 +20,7 @@ type found struct {
 	Description string   `json:"description,omitempty"`
 	Version     string   `json:"version,omitempty"`
 	Status      string   `json:"status"`
-	Runs        string   `json:"runs,omitempty"` // npm, pypi, remote: what it is started as; "" for what is not started
+	Runs        string   `json:"runs,omitempty"` // npm, pypi, oci, remote: what it is started as; "" for what is not started
 	Tags        []string `json:"tags,omitempty"`
 	Tools       []string `json:"tools,omitempty"`
 }
@@ -36,8 +36,8 @@ func (a *Commands) list() *cobra.Command {
 		Use:   "list",
 		Short: "List all entries of the registry",
 		Long: `List all entries of the registry: the name of each, its version, what it is started as
-(npm and pypi by package runners of this machine, remote at a URL; - for what is not
-supported yet, or refused), and what it is.`,
+(npm and pypi by package runners of this machine, oci in a container, remote at a URL; -
+for what is not supported yet, or refused), and what it is.`,
 		Example: `  weir registry list
   weir registry list --format json`,
 		Args:              cli.NoArgs,
