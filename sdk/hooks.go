@@ -177,7 +177,8 @@ func (*Catalog) Items() iter.Seq[Item] {
 				continue
 			}
 			item := Item{r.data(), index}
-			if index++; len(call.tools) > 0 && !anyOf(call.tools, first(item.record, abi.ItemName)) {
+			name := first(item.record, abi.ItemName) // none for a URI that can be anything
+			if index++; len(call.tools) > 0 && len(name) > 0 && !anyOf(call.tools, name) {
 				continue // another function asked for it
 			}
 			if !yield(item) {

@@ -112,6 +112,33 @@ func TestDispatch(t *testing.T) {
 	}
 }
 
+// TestItemsOfSeveral: each function gets the items that it asked for, and those that it is not told
+// the name of.
+func TestItemsOfSeveral(t *testing.T) {
+	fresh(t)
+	got := map[string][]uint64{}
+	note := func(who string) func(*Catalog) {
+		return func(c *Catalog) {
+			for item := range c.Items() {
+				got[who] = append(got[who], item.index)
+			}
+		}
+	}
+	OnResources(note("first"), Tools("file:///a/*"))
+	OnResources(note("second"), Tools("file:///b/*", "c"))
+	OnResources(note("all"))
+	n := &Native{}
+	start(t, n)
+	var b []byte
+	for _, name := range []string{"file:///a/1", "file:///b/1", "", "file:///a/2"} {
+		b = abi.AppendBytes(b, abi.CallItem, abi.AppendString(nil, abi.ItemName, name))
+	}
+	n.Ask(abi.OverrideResources, b)
+	if want := map[string][]uint64{"first": {0, 2, 3}, "second": {1, 2}, "all": {0, 1, 2, 3}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("%v", got)
+	}
+}
+
 func TestSubscriptionBounds(t *testing.T) {
 	fresh(t)
 	var globs, pointers []string

@@ -57,6 +57,8 @@ type row struct {
 	rest     time.Duration
 	until    time.Time // no call before; zero for a sender that is not at rest
 	trial    bool      // one call is under way to see whether it works again
+
+	before *row // what the last answer has put aside, which may turn out to be none; nil for nothing
 }
 
 // stale reports that nothing follows from a row any more.
@@ -82,13 +84,36 @@ func (b *breaker) allow(s Sender) bool {
 	return true
 }
 
-func (b *breaker) success(s Sender) {
+// success forgets the failures of a sender. Where the program answered something they are only put
+// aside until its next call: rejected has them back.
+func (b *breaker) success(s Sender, answered bool) {
+	if b.trouble.Load() == 0 || s.nobody() {
+		return
+	}
+	key := s.key()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch r := b.of[key]; {
+	case r == nil:
+	case answered && r.failures > 0:
+		was := *r
+		was.before = nil
+		*r = row{last: r.last, before: &was}
+	default:
+		b.forget(key)
+	}
+}
+
+// rejected takes back the success of an answer that is none.
+func (b *breaker) rejected(s Sender) {
 	if b.trouble.Load() == 0 || s.nobody() {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.forget(s.key())
+	if r := b.of[s.key()]; r != nil && r.before != nil {
+		*r = *r.before
+	}
 }
 
 func (b *breaker) forget(key string) {
@@ -109,6 +134,7 @@ func (b *breaker) failure(s Sender) bool {
 	if r == nil {
 		r = b.remember(key, now)
 	}
+	r.before = nil
 	if r.failures == 0 || r.rest == 0 && now.Sub(r.first) > crashWindow {
 		r.failures, r.first = 0, now
 	}

@@ -72,7 +72,7 @@ func (f *Front) Leave() {
 func (f *Front) Settle(hook abi.Hook, from Sender, why *Failure, answered bool) error {
 	switch {
 	case why == nil:
-		f.breaker.success(from)
+		f.breaker.success(from, answered)
 		f.counts.done(hook, answered)
 		return nil
 	case why.Reason.fault():
@@ -106,6 +106,7 @@ func (f *Front) rests(hook abi.Hook) bool { return !f.skips(hook) && !f.passes[h
 func (f *Front) Reject(hook abi.Hook, from Sender, detail string) error {
 	skip := f.skips(hook)
 	f.counts.failed(hook, Broken, skip)
+	f.breaker.rejected(from)
 	f.crash(hook, from)
 	if skip {
 		return nil

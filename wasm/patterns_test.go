@@ -327,7 +327,7 @@ func FuzzSearchArguments(f *testing.F) {
 		case !inside && (!errors.As(err, &failed) || failed.Reason != Broken && failed.Reason != Open):
 			t.Fatalf("%s%v reaches outside: %v", searchFunctions[i], args, err)
 		case !inside:
-			guests[i].front.breaker.success(Sender{Address: t.Name()})
+			guests[i].front.breaker.success(Sender{Address: t.Name()}, false)
 		case err != nil:
 			t.Fatalf("%s%v: %v", searchFunctions[i], args, err)
 		case a > 1 && int64(binary.LittleEndian.Uint64(out)) != abi.ErrArgument:

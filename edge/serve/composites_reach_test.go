@@ -3,6 +3,7 @@ package serve_test
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -178,6 +179,62 @@ func TestCompositeWebhooks(t *testing.T) {
 			}
 			if calls != 2 || back.Count("tools/call") != 4 {
 				t.Errorf("told of %d calls: %v", calls, h.methods())
+			}
+		}
+	})
+}
+
+// TestWebhooksOfCallsByFilters: what a filter calls when it is asked about a composite tool is shown
+// to webhooks, unlike what the tool itself calls.
+func TestWebhooksOfCallsByFilters(t *testing.T) {
+	t.Parallel()
+	bothEras(t, func(t *testing.T, era edgetest.Era) {
+		mutating, validating := newHook(t, says(200, hookAllows)), newHook(t, says(200, hookAllows))
+		back, plain := composedOf(t, edgetest.Modern, []string{flow})
+		config := strings.Replace(plain, "incomingAuth: {type: anonymous}\n", "", 1)
+		manifest := `apiVersion: weir.dev/v1beta1
+kind: EdgeFilter
+metadata: {name: asks}
+spec:
+  type: starlark
+  source:
+    inline: |
+      subscribe("on_call_request", tools=["flow"], blocking=True)
+      def on_call_request(c):
+          call_tool("echo", {"x": "by a filter"})
+  grants: {tools: [echo]}
+---
+apiVersion: weir.dev/v1beta1
+kind: MCPGroup
+metadata: {name: edgetest}
+---
+apiVersion: weir.dev/v1beta1
+kind: VirtualMCPServer
+metadata: {name: edgetest}
+spec:
+  groupRef: {name: edgetest}
+  incomingAuth: {type: anonymous}
+  outgoingAuth: {source: inline}
+  filterRefs: [{name: asks}]
+  config:
+    ` + strings.ReplaceAll(strings.TrimSpace(config), "\n", "\n    ") + "\n"
+		file := write(t, filepath.Join(t.TempDir(), "hooks.yaml"), "validating:\n"+validating.entry("look", "fail")+"mutating:\n"+mutating.entry("change", "fail"))
+		opened := source.OpenWith(write(t, filepath.Join(t.TempDir(), "weir.yaml"), manifest), file)
+		if opened.Err() != nil {
+			t.Fatal(opened.Findings)
+		}
+		e := edgetest.StartPlan(t, opened.Plan, engine())
+		f := &front{Edge: e, client: e.NewClient()}
+		if got := f.callerOf(t, era, "").tool(t, "1", "flow", `{"x":"hi"}`); !strings.Contains(got, `"said":"hi!"`) {
+			t.Error(got)
+		}
+		if n := back.Count("tools/call"); n != 3 {
+			t.Errorf("%d calls at the backend", n)
+		}
+		for _, h := range []*hook{mutating, validating} {
+			calls := slices.DeleteFunc(h.methods(), func(method string) bool { return method != "tools/call" })
+			if len(calls) != 2 {
+				t.Errorf("told of %v", h.methods())
 			}
 		}
 	})

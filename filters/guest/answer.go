@@ -33,16 +33,14 @@ func (h *openFilters) response(ctx context.Context, x *edge.Exchange, w *scratch
 		return err
 	}
 	result := draft{text: s.result}
-	for i := range ops {
-		o := &ops[i]
-		if o.kind == abi.OpDeny {
-			a.denied[hook].Add(1)
-			a.tell(x, hook, ops)
-			return o.denial(a.spec.Name, hook)
-		}
-		if err = revise(x, &result, o); err != nil {
-			return a.broke(hook, senderOf(x), fmt.Errorf("%s: %w", opNames[o.kind], err))
-		}
+	denied, err := reviseAll(x, &result, ops)
+	switch {
+	case err != nil:
+		return a.broke(hook, senderOf(x), err)
+	case denied != nil:
+		a.denied[hook].Add(1)
+		a.tell(x, hook, ops)
+		return denied.denial(a.spec.Name, hook)
 	}
 	if err := misshapen(hook, s.result, result.whole()); err != nil {
 		return a.broke(hook, senderOf(x), err)
@@ -86,6 +84,36 @@ func callResult(text []byte) error {
 		return errors.New("isError of the result is neither true nor false")
 	}
 	return nil
+}
+
+// reviseAll applies the operations of an answer to a result, or returns the one that denies it.
+// Content is dropped by its place in what the program saw, so last, and from behind.
+func reviseAll(x *edge.Exchange, result *draft, ops []op) (denied *op, err error) {
+	var drops []uint64
+	for i := range ops {
+		o := &ops[i]
+		switch o.kind {
+		case abi.OpDeny:
+			return o, nil
+		case abi.OpRespond:
+			drops = nil
+		case abi.OpDropContent:
+			if len(result.text) > 0 {
+				drops = append(drops, o.index)
+				continue
+			}
+		}
+		if err := revise(x, result, o); err != nil {
+			return nil, fmt.Errorf("%s: %w", opNames[o.kind], err)
+		}
+	}
+	slices.Sort(drops)
+	for _, n := range slices.Backward(slices.Compact(drops)) {
+		if err := revise(x, result, &op{kind: abi.OpDropContent, index: n}); err != nil {
+			return nil, fmt.Errorf("%s: %w", opNames[abi.OpDropContent], err)
+		}
+	}
+	return nil, nil
 }
 
 // revise applies one operation to a result.

@@ -129,6 +129,7 @@ func TestAnswers(t *testing.T) {
 		"on_call_request|*|set_carry|carried $args",
 		"on_call_response|result~hunter2|redact|/content/0/text|[hidden from $tool]",
 		"on_call_response|result~drop|drop_content|0",
+		"on_call_response|result~several|drop_content|1", "on_call_response|result~several|drop_content|3",
 		"on_call_response|result~patch|patch_result|/_meta|{\"carry\":\"$tool\"}",
 		"on_call_response|carry~carried {\"who|patch_result|/content/0/text|\"$subject\"",
 		"on_call_response|result~worst|deny|0|not for you",
@@ -148,6 +149,17 @@ func TestAnswers(t *testing.T) {
 		}
 		if got := edgetest.Member(c.call(t, "echo", `{"drop":1}`).Result(), "content"); got != "[]" {
 			t.Errorf("dropped content: %s", got)
+		}
+		complete := ""
+		if of == edgetest.Modern {
+			complete = `"resultType":"complete",`
+		}
+		back.Once("tools/call", func(call *edgetest.Call) {
+			image := `{"type":"image","data":"AA==","mimeType":"image/png"}`
+			call.Result(`{` + complete + `"content":[{"type":"text","text":"several"},` + image + `,{"type":"text","text":"b"},` + image + `]}`)
+		})
+		if got := edgetest.Member(c.call(t, "echo", `{}`).Result(), "content"); got != `[{"type":"text","text":"several"},{"type":"text","text":"b"}]` {
+			t.Errorf("two of four dropped: %s", got)
 		}
 		if got := edgetest.Member(c.call(t, "echo", `{"patch":1}`).Result(), "_meta", "carry"); got != `"echo"` {
 			t.Errorf("patched: %s", got)

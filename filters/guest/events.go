@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/sdk/abi"
 )
 
@@ -79,12 +80,26 @@ func (e *events) run() {
 	}
 }
 
+// aboutOf is what a record is about: the method of the message, what it calls, gets or reads, and
+// the backend; "" for what it does not say.
+func aboutOf(record []byte) (method string, name []byte, backend string) {
+	target := mcp.Lookup(record, "target")
+	called, kind := mcp.LookupTwo(target, "name", "type")
+	switch mcp.String(kind) {
+	case "tool", "prompt", "resource":
+		name = []byte(mcp.String(called))
+	}
+	extra := mcp.Lookup(mcp.Lookup(record, "metadata"), "extra")
+	return mcp.String(mcp.Lookup(target, "method")), name, mcp.String(mcp.Lookup(extra, "backend_name"))
+}
+
 func (e *events) show(record []byte) {
 	w := newScratch()
 	defer w.free()
+	method, name, backend := aboutOf(record)
 	for i := range e.list {
 		a := &e.list[i]
-		if !a.matches(a.want, "", nil, "") {
+		if !a.matches(a.want, method, name, backend) {
 			continue
 		}
 		in := w.input(a.want, &edge.Exchange{}, &subject{event: record, values: record})

@@ -79,12 +79,22 @@ type filterStatus struct {
 // status is what /status says of the one filter.
 func status(t testing.TB, e *edgetest.Edge) filterStatus {
 	t.Helper()
+	all := statuses(t, e)
+	if len(all) != 1 {
+		t.Fatalf("%+v", all)
+	}
+	return all[0]
+}
+
+// statuses are those of all filters.
+func statuses(t testing.TB, e *edgetest.Edge) []filterStatus {
+	t.Helper()
 	var out struct{ Filters []filterStatus }
 	body := e.NewClient().Do("GET", "/status", "").Body
-	if err := json.Unmarshal(body, &out); err != nil || len(out.Filters) != 1 {
+	if err := json.Unmarshal(body, &out); err != nil {
 		t.Fatalf("%v: %s", err, body)
 	}
-	return out.Filters[0]
+	return out.Filters
 }
 
 // TestW04 has programs that do not end, in a call and while they start.
@@ -146,13 +156,15 @@ func TestContinueNeverRests(t *testing.T) {
 func TestBreaker(t *testing.T) {
 	t.Parallel()
 	back := edgetest.NewServer(t, edgetest.Modern)
-	e := start(t, manifest(t, backs{"back": back}, []filter{{name: "f", rules: []string{"on_call_request|*|trap"}}}))
-	c := newClient(e, edgetest.Modern)
-	for range 7 {
-		fails(t, c.call(t, "echo", `{}`), 503, 503, "not available")
-	}
-	if s := status(t, e); !s.Resting {
-		t.Errorf("nobody rests: %+v", s)
+	for _, rule := range []string{"on_call_request|*|trap", "on_call_request|*|hide"} { // which is no answer there
+		e := start(t, manifest(t, backs{"back": back}, []filter{{name: "f", rules: []string{rule}}}))
+		c := newClient(e, edgetest.Modern)
+		for range 7 {
+			fails(t, c.call(t, "echo", `{}`), 503, 503, "not available")
+		}
+		if s := status(t, e); !s.Resting {
+			t.Errorf("%s: nobody rests: %+v", rule, s)
+		}
 	}
 }
 

@@ -147,14 +147,8 @@ func (q *Asked) answer(ops []op) error {
 		return err
 	}
 	result := draft{text: q.Result}
-	for i := range ops {
-		o := &ops[i]
-		if o.kind == abi.OpDeny {
-			return nil
-		}
-		if err := revise(x, &result, o); err != nil {
-			return fmt.Errorf("%s: %w", opNames[o.kind], err)
-		}
+	if denied, err := reviseAll(x, &result, ops); err != nil || denied != nil {
+		return err
 	}
 	if err := misshapen(q.Hook, q.Result, result.whole()); err != nil {
 		return err

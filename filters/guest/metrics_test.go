@@ -59,3 +59,33 @@ func TestEvents(t *testing.T) {
 		t.Error("the log lacks the failure")
 	}
 }
+
+// TestEventsOfSomeTools: what a filter is for narrows the records that it is shown, too.
+func TestEventsOfSomeTools(t *testing.T) {
+	t.Parallel()
+	back := edgetest.NewServer(t, edgetest.Modern)
+	of := func(name, more string) filter {
+		return filter{name: name, more: more, rules: []string{"on_event|event~mcp_tool_call|trap", "on_event|*|trap"}}
+	}
+	log := filepath.Join(t.TempDir(), "audit.log")
+	yaml := strings.Replace(manifest(t, backs{"back": back}, []filter{
+		of("tools", "match: {tools: [ec*]}"), of("backends", "match: {backends: [back]}"), of("methods", "match: {methods: [tools/call]}"), of("others", "match: {tools: [other]}"), of("all", ""),
+	}), "  config:\n", fmt.Sprintf("  config:\n    audit: {enabled: true, logFile: %q}\n", log), 1)
+	e := start(t, yaml)
+	c := newClient(e, edgetest.Legacy)
+	c.request(t, "tools/list", "")
+	text(t, c.call(t, "echo", `{}`))
+	shown := func() map[string]uint64 {
+		n := map[string]uint64{}
+		for _, s := range statuses(t, e) {
+			for _, h := range s.Hooks {
+				n[s.Name] += h.Calls
+			}
+		}
+		return n
+	}
+	edgetest.Until(t, "the records", func() bool { return shown()["all"] >= 3 }) // of initialize, the list and the call
+	if n := shown(); n["tools"] != 1 || n["methods"] != 1 || n["others"] != 0 || n["backends"] == 0 || n["backends"] >= n["all"] {
+		t.Errorf("shown: %v", n)
+	}
+}

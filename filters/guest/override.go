@@ -186,8 +186,10 @@ func nameOf(thing edge.Thing, o *edge.Override) string {
 func (a *subscriber) override(ctx context.Context, w *scratch, hook abi.Hook, id *edge.Identity, backend string, thing edge.Thing, all []edge.Override, batch []int) error {
 	x := edge.Exchange{Identity: id}
 	in := w.input(a.want, &x, &subject{backend: backend})
+	uri := thing == edge.Resource || thing == edge.Template
 	for _, i := range batch {
-		w.record = abi.AppendString(w.record[:0], abi.ItemName, nameOf(thing, &all[i]))
+		name := a.told(a.want, &subject{tool: []byte(nameOf(thing, &all[i])), uri: uri})
+		w.record = abi.AppendBytes(w.record[:0], abi.ItemName, name)
 		w.record = abi.AppendString(w.record, abi.ItemBackend, backend)
 		w.record = abi.AppendBytes(w.record, abi.ItemJSON, all[i].Item)
 		in = abi.AppendBytes(in, abi.CallItem, w.record)

@@ -128,6 +128,25 @@ func TestOverridesOfOthers(t *testing.T) {
 	}
 }
 
+// TestOverridesOfSpellings: a program that asked for resources by globs hears of the spelling that
+// is matched, however a backend writes the URI, and of none of one that can be anything.
+func TestOverridesOfSpellings(t *testing.T) {
+	t.Parallel()
+	back := edgetest.NewServer(t, edgetest.Legacy)
+	back.Always("resources/list", func(c *edgetest.Call) {
+		c.Result(`{"resources":[{"uri":"file:///secret/a","name":"a"},{"uri":"file:///%73ecret/b","name":"b"},{"uri":"FILE:///secret/c","name":"c"},` +
+			`{"uri":"file:///public/../secret/d","name":"d"},{"uri":"file:///public/e","name":"e"}]}`)
+	})
+	rules := []string{"sub|override_resources|tool=file:///secret/*"}
+	for _, name := range []string{"a", "b", "c", "d"} {
+		rules = append(rules, "override_resources|item=file:///secret/"+name+"|hide")
+	}
+	c := newClient(start(t, manifest(t, backs{"back": back}, []filter{{name: "f", rules: rules}})), edgetest.Modern)
+	if got := edgetest.Member(c.request(t, "resources/list", "").Result(), "resources"); got != `[{"uri":"file:///public/e","name":"e"}]` {
+		t.Errorf("resources: %s", got)
+	}
+}
+
 // TestPatchItem has a program change what else a backend says of a tool, but not
 // what it is known by.
 func TestPatchItem(t *testing.T) {

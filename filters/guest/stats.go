@@ -56,7 +56,7 @@ func (o *outcome) note(code int64) int64 {
 	switch {
 	case code >= 0:
 		o.ok.Add(1)
-	case code == abi.ErrUnavailable:
+	case code == abi.ErrUnavailable || code <= abi.ErrTimeout: // which say why there is no answer
 		o.failed.Add(1)
 	default:
 		o.refused.Add(1)

@@ -54,12 +54,13 @@ type filter struct {
 // ask asks every webhook in turn, until one refuses. A nil response with a nil
 // error lets the exchange go on. What a client answers to a server's question is
 // nobody's request, and is not asked about; nor is what a script or a composite tool calls,
-// which webhooks have seen the call of.
+// which webhooks have seen the call of. What another filter calls then is not of that.
 func (f *filter) ask(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
 	if x.Request == nil || x.Request.Kind != mcp.Request && x.Request.Kind != mcp.Notification {
 		return nil, nil
 	}
-	if p := x.Parent; p != nil && p.Target != nil && p.Target.Backend == "" && p.Target.Thing == edge.Tool {
+	byFilter := x.Client == edge.Client(edge.NoClient{})
+	if p := x.Parent; !byFilter && p != nil && p.Target != nil && p.Target.Backend == "" && p.Target.Thing == edge.Tool {
 		return nil, nil
 	}
 	who, err := principal(x.Identity)
