@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -50,6 +51,10 @@ type Response struct {
 	Primed string // the id of the priming event, once it has come
 	err    error  // why the stream ended; set before events is closed
 	cancel context.CancelFunc
+
+	once   sync.Once // for the answer of a stream
+	answer []byte
+	failed error
 }
 
 // Event is one event of a stream. A comment is an event of type ":".
@@ -263,19 +268,23 @@ func (r *Response) Rest() []Event {
 }
 
 // TryAnswer returns the bytes of the message that answers: the body, or the
-// data of the last event.
+// data of the last event. Who asks again is told the same.
 func (r *Response) TryAnswer() ([]byte, error) {
 	if !r.stream {
 		return r.Body, nil
 	}
-	all, err := r.TryRest()
-	if err == nil && len(all) == 0 {
-		err = errors.New("a stream without an answer")
-	}
-	if err != nil {
-		return nil, err
-	}
-	return all[len(all)-1].Data, nil
+	r.once.Do(func() {
+		all, err := r.TryRest()
+		switch {
+		case err != nil:
+			r.failed = err
+		case len(all) == 0:
+			r.failed = errors.New("a stream without an answer")
+		default:
+			r.answer = all[len(all)-1].Data
+		}
+	})
+	return r.answer, r.failed
 }
 
 // Answer is TryAnswer that fails the test.

@@ -280,7 +280,7 @@ func (e *Edge) dropDoors(of, but *live) {
 			}
 			for _, o := range e.sessions.Streams.List() {
 				if o.Conn().Entrance() == en {
-					go o.Close() // a client that does not read must not hold up the others
+					go o.CloseAfterCalls() // a client that does not read must not hold up the others
 				}
 			}
 			e.each(func(x *exchange) {

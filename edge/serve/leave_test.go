@@ -1,8 +1,12 @@
 package serve_test
 
 import (
+	"bufio"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -156,6 +160,68 @@ func TestZ14CallOfAnOlderClient(t *testing.T) {
 	}
 	if err := old.Ended(); err != nil {
 		t.Errorf("the stream: %v", err)
+	}
+	edgetest.Receive(t, done, "the end of the edge")
+}
+
+// TestZ14AnswerOfAnOlderClient: an edge that leaves waits for a client of the older transport that
+// takes its time to read a large answer.
+func TestZ14AnswerOfAnOlderClient(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, edgetest.Legacy, edgetest.Settings(func(s *serve.Settings) { s.DrainTimeout = edgetest.Patience }))
+	text := strings.Repeat("x", 12<<20)
+	f.back.Always("tools/call", func(c *edgetest.Call) { c.Result(`{"content":[{"type":"text","text":"` + text + `"}]}`) })
+	conn, err := net.Dial("tcp", f.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.(*net.TCPConn).SetReadBuffer(256 << 10); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(conn, "GET /sse HTTP/1.1\r\nHost: %s\r\nAccept: text/event-stream\r\n\r\n", f.Addr())
+	r, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream := bufio.NewReader(r.Body)
+	next := func() (data string) {
+		t.Helper()
+		for {
+			line, err := stream.ReadString('\n')
+			if err != nil {
+				t.Fatalf("after %d bytes: %v", len(data), err)
+			}
+			if more, ok := strings.CutPrefix(line, "data: "); ok {
+				data = strings.TrimSuffix(more, "\n")
+			}
+			if line == "\n" && data != "" {
+				return data
+			}
+		}
+	}
+	path, c := next(), f.NewClient()
+	path = path[strings.Index(path, "/messages"):]
+	post := func(body string) {
+		t.Helper()
+		if r := c.Do("POST", path, body); r.Status != 202 {
+			t.Fatalf("%d: %s", r.Status, r.Body)
+		}
+	}
+	post(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2024-11-05","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
+	next()
+	post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":` + edgetest.CallParams("echo", "{}") + `}`)
+	if _, err := stream.Peek(1 << 10); err != nil { // it has begun
+		t.Fatal(err)
+	}
+	done := stopping(f)
+	time.Sleep(2 * time.Second) // as a client that has something else to do
+	if got := next(); len(got) < len(text) || !json.Valid([]byte(got)) {
+		t.Errorf("%d bytes", len(got))
+	}
+	if rest, err := io.ReadAll(stream); err != nil || strings.Contains(string(rest), "data:") {
+		t.Errorf("the end: %q, %v", rest, err)
 	}
 	edgetest.Receive(t, done, "the end of the edge")
 }

@@ -193,18 +193,25 @@ func (old *older) post(req *request) {
 	if !old.read(req, x) {
 		return
 	}
+	done, open := d.out.Owe()
+	if !open { // its client begins anew
+		req.refuse(mcp.Legacy, x.Request.IDText(), session.ErrNone())
+		return
+	}
 	d.mu.Lock()
 	x.s = d.s
 	d.mu.Unlock()
 	if x.Request.Method == "initialize" && x.Request.Kind == mcp.Request {
+		defer done()
 		old.initialize(req, d, x)
 		return
 	}
 	if x.s == nil {
+		done()
 		req.refuse(mcp.Legacy, x.Request.IDText(), edge.Errorf(edge.Invalid, "door", "send initialize first"))
 		return
 	}
-	old.serve(req, x, func() {})
+	old.serve(req, x, done)
 }
 
 // read reads the message of an exchange; false when it was refused.

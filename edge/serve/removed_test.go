@@ -37,3 +37,36 @@ func TestReloadTakesTheServer(t *testing.T) {
 		t.Errorf("the session goes on: %v, %v", r, err)
 	}
 }
+
+// TestReloadTakesTheServerOfOlder: the stream of the older transport ends after the calls that are
+// cut have had their answer, and takes no further one.
+func TestReloadTakesTheServerOfOlder(t *testing.T) {
+	back := edgetest.NewServer(t, edgetest.Legacy)
+	entered, leave := slow(&front{back: back})
+	defer close(leave)
+	plan := reloaded(back, nil, "", "")
+	e := edgetest.Start(t, plan)
+	old := e.NewClient().OpenSSE()
+	old.Initialize("")
+	for _, id := range []string{"1", "2", "3"} {
+		old.Request(id, "tools/call", edgetest.CallParams("echo", "{}"))
+		edgetest.Receive(t, entered, "the call")
+	}
+	if err := e.Serve.Reload(edgetest.Plan(t, strings.Replace(plan, "name: edgetest\n", "name: another\n", 1))); err != nil {
+		t.Fatal(err)
+	}
+	answered := map[string]bool{}
+	for range 3 {
+		m := old.Stream.NextMessage()
+		if m.Error == nil || m.Error.Code != -32603 || m.Error.Message != "the server of this session was removed" {
+			t.Errorf("%+v", m)
+		}
+		answered[string(m.ID)] = true
+	}
+	if len(answered) != 3 {
+		t.Errorf("answered: %v", answered)
+	}
+	if err := old.Ended(); err != nil {
+		t.Errorf("the stream: %v", err)
+	}
+}

@@ -94,7 +94,7 @@ func (t *stays) end() {
 	}
 	for _, o := range e.sessions.Streams.List() {
 		if !holds(o.Server, o.Who) {
-			go o.Close() // a client that does not read must not hold up the others
+			go o.CloseAfterCalls() // a client that does not read must not hold up the others
 		}
 	}
 	e.each(func(x *exchange) {

@@ -418,7 +418,7 @@ func (ss *Sessions) LostUpstream(client *edge.Session) {
 	streams := slices.Clone(s.streams)
 	s.mu.Unlock()
 	for _, o := range streams {
-		go o.closeAfterCalls()
+		go o.CloseAfterCalls()
 	}
 }
 

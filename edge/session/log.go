@@ -356,8 +356,18 @@ func (l *Log) Prime() []byte {
 // Primes reports whether clients of a revision understand such an event.
 func Primes(version string) bool { return version == mcp.V2511 }
 
-// end ends the stream.
-func (o *Stream) end(bool) { o.Close() }
+// end ends the stream, whose client has as long to read what it is owed as it had before. Its
+// caller may hold a lock that who writes to the stream waits for.
+func (o *Stream) end(bool) {
+	go func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if !o.ended {
+			_ = o.putChunk([]byte("0\r\n\r\n"))
+			o.finish()
+		}
+	}()
+}
 
 // replaced ends the stream when another one goes on in its place.
 func (o *Stream) replaced() { o.Close() }

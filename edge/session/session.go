@@ -84,7 +84,11 @@ func (s *Session) end() {
 		hearing()
 	}
 	for _, o := range streams {
-		o.Close()
+		if s.older.Load() { // the calls that were cut are answered there
+			go o.CloseAfterCalls()
+		} else {
+			o.Close()
+		}
 	}
 	if host := s.of.o.Servers()[s.Server]; host != nil && host.End != nil && s.told.Load() && !s.handed.Load() {
 		host.End(&s.Session) // before the memory of programs for the session goes

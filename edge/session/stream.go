@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,6 +38,8 @@ type Stream struct {
 	done   chan struct{} // closed when the stream ends
 
 	written atomic.Int64 // time of the last write, Unix milliseconds; read without mu, whose holder may wait for a slow client
+	owed    atomic.Int64 // answers that are to be written yet
+	closing atomic.Bool  // it ends after them
 
 	mu    sync.Mutex
 	head  []byte // of the answer; goes out before anything else, and is nil then
@@ -265,9 +268,24 @@ func (ss *Sessions) EndStreams() {
 	work.Wait()
 }
 
-// closeAfterCalls is Close that waits until no call is under way whose answer goes to the
-// stream: those of other backends go on, and each has an end.
-func (o *Stream) closeAfterCalls() {
+// Owe notes that an answer is to be written to the stream yet, until done is called. It reports
+// false where the stream is to end: no further call begins at it.
+func (o *Stream) Owe() (done func(), ok bool) {
+	o.owed.Add(1)
+	done = sync.OnceFunc(func() { o.owed.Add(-1) })
+	if o.closing.Load() { // which is set before the answers are looked at
+		done()
+		return nil, false
+	}
+	return done, true
+}
+
+// CloseAfterCalls is Close that waits until no call is under way whose answer goes to the
+// stream: each has an end, and no further one begins.
+func (o *Stream) CloseAfterCalls() {
+	if o.closing.Swap(true) {
+		return
+	}
 	tick := time.NewTicker(goodbye / 20)
 	defer tick.Stop()
 	for o.serves() {
@@ -280,8 +298,12 @@ func (o *Stream) closeAfterCalls() {
 	o.Close()
 }
 
-// serves reports whether calls are under way whose answers go to the stream.
+// serves reports whether calls are under way whose answers go to the stream, or have an answer
+// that is being written.
 func (o *Stream) serves() bool {
+	if o.owed.Load() > 0 {
+		return true
+	}
 	s := o.session()
 	if s == nil || !s.older.Load() {
 		return false
@@ -465,10 +487,12 @@ type newest struct{ s *Session }
 func (n newest) stream() *Stream {
 	n.s.mu.Lock()
 	defer n.s.mu.Unlock()
-	if len(n.s.streams) == 0 {
-		return nil
+	for _, o := range slices.Backward(n.s.streams) {
+		if !o.closing.Load() {
+			return o
+		}
 	}
-	return n.s.streams[len(n.s.streams)-1]
+	return nil
 }
 
 // Send puts a notification on the newest stream.
