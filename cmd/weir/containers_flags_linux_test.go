@@ -139,6 +139,14 @@ func TestContainerFlags(t *testing.T) {
 	if got := p.says("kept", "write", "what=/var/data/y"); got != "wrote" {
 		t.Errorf("another user: %s", got)
 	}
+	// In the foreground what fails takes the data of the workload before as little.
+	if said, code := p.try("run", "127.0.0.1:1/nothing:1", "-f", "--name", "kept", "--permission-profile", profile, "--replace"); code == 0 {
+		t.Errorf("an image that is nowhere: %s", said)
+	}
+	p.ask("run", "boxed:1", "--name", "kept", "--permission-profile", profile, "--replace")
+	if got := p.says("kept", "read", "what=/var/data/x"); got != "x" {
+		t.Errorf("after one in the foreground: %s", got)
+	}
 	p.ask("run", "boxed:1", "--name", "next", "--permission-profile", profile)
 	if got := p.says("next", "read", "what=/var/data/x"); !strings.HasPrefix(got, "refused") {
 		t.Errorf("another workload reads %s", got)

@@ -57,8 +57,10 @@ func (a *app) foreground(ctx context.Context, manifest []byte, replace bool, wai
 	}
 	defer end()
 	defer k.End()
+	// What a workload kept that was there before is not that of this one alone.
+	gone := workload.RemoveOptions{Force: true, KeepImage: true, KeepVolumes: replace}
 	if err := k.Run(ctx, manifest, replace, wait, told); err != nil {
-		_ = k.Remove(context.WithoutCancel(ctx), facts.Name, workload.RemoveOptions{Force: true, KeepImage: true}, nil) // where it got so far
+		_ = k.Remove(context.WithoutCancel(ctx), facts.Name, gone, nil) // where it got so far
 		if known := new(workload.Error); errors.As(err, &known) && known.Next == "weir logs "+facts.Name {
 			told := *known // its log is gone with it
 			told.Next = "mend the command, or run it by itself to see what it says"
@@ -67,7 +69,7 @@ func (a *app) foreground(ctx context.Context, manifest []byte, replace bool, wai
 		return err
 	}
 	defer func() {
-		if failed := k.Remove(context.WithoutCancel(ctx), facts.Name, workload.RemoveOptions{Force: true, KeepImage: true}, nil); err == nil {
+		if failed := k.Remove(context.WithoutCancel(ctx), facts.Name, gone, nil); err == nil {
 			err = failed
 		}
 		a.followOne(ctx, told, func(context.Context) ([]apps.Server, error) {

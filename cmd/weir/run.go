@@ -402,7 +402,7 @@ func (a *app) replaced(ctx context.Context, name string) error {
 		return nil
 	}
 	if err == nil {
-		err = m.Remove(ctx, name, workload.RemoveOptions{Force: true, KeepImage: true}, func(workload.Event) {})
+		err = m.Remove(ctx, name, workload.RemoveOptions{Force: true, KeepImage: true, KeepVolumes: true}, func(workload.Event) {})
 	}
 	if known := new(workload.Error); errors.As(err, &known) && known.Code == workload.CodeNotFound {
 		return nil

@@ -3,6 +3,7 @@ package container
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -197,16 +198,18 @@ func (e *Engine) sweep(ctx context.Context, manager string, unwanted func(name s
 	if err != nil {
 		return nil, fmt.Errorf("list containers: %w", short(err))
 	}
+	var failed []error
 	for _, one := range all.Items {
 		if one.Labels[labelManager] != manager || !unwanted(one.Labels[labelName]) {
 			continue
 		}
 		if err := e.remove(ctx, one.ID); err != nil {
-			return removed, err
+			failed = append(failed, err) // which keeps none of the others
+			continue
 		}
 		removed = append(removed, one.ID)
 	}
-	return removed, nil
+	return removed, errors.Join(failed...)
 }
 
 // goneWithin is how long is waited for a container that the engine is removing by itself.

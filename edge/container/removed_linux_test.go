@@ -59,49 +59,55 @@ func TestRemovedWhileItStarts(t *testing.T) {
 	}
 }
 
+// refusing is an engine that refuses so many times to remove a container, and how often it was asked.
+func refusing(t *testing.T, e *engine.Engine, status int, refused string, times int32) (*Engine, *atomic.Int32) {
+	t.Helper()
+	asked := new(atomic.Int32)
+	through := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", e.Socket)
+	}}
+	t.Cleanup(through.CloseIdleConnections)
+	forward := &httputil.ReverseProxy{
+		Rewrite:   func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = "http", "engine" },
+		Transport: through,
+	}
+	socket := filepath.Join(t.TempDir(), "s")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	busy := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodDelete && asked.Add(1) <= times:
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(status)
+			_, _ = fmt.Fprintf(w, `{"message":%q}`, refused)
+		case strings.HasSuffix(r.URL.Path, "/wait"): // as where its end was waited for, and it is there
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = fmt.Fprint(w, `{"StatusCode":0,"Error":{"Message":"failed"}}`)
+		default:
+			forward.ServeHTTP(w, r)
+		}
+	}))
+	busy.Listener = listener
+	busy.Start()
+	t.Cleanup(busy.Close)
+	here, err := place{host: "unix://" + socket}.open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(here.Close)
+	return here, asked
+}
+
 // TestRemovedLater: a container that its engine does not remove at once is gone soon after, also
 // where the engine says that it was about to.
 func TestRemovedLater(t *testing.T) {
 	e := running(t)
 	image(t, e, "probe:1", engine.Config{})
 	m := machine(t, e)
-	for _, refused := range []string{"device or resource busy", "removal of container x is already in progress"} {
-		var asked atomic.Int32
-		forward := &httputil.ReverseProxy{
-			Rewrite: func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = "http", "engine" },
-			Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				return (&net.Dialer{}).DialContext(ctx, "unix", e.Socket)
-			}},
-			FlushInterval: -1,
-		}
-		t.Cleanup(forward.Transport.(*http.Transport).CloseIdleConnections)
-		socket := filepath.Join(t.TempDir(), "s")
-		listener, err := net.Listen("unix", socket)
-		if err != nil {
-			t.Fatal(err)
-		}
-		busy := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			status := map[bool]int{true: http.StatusConflict, false: http.StatusInternalServerError}[strings.Contains(refused, "progress")]
-			switch {
-			case r.Method == http.MethodDelete && asked.Add(1) <= 2:
-				w.Header().Set("Content-Type", "application/json")
-				w.WriteHeader(status)
-				_, _ = fmt.Fprintf(w, `{"message":%q}`, refused)
-			case strings.HasSuffix(r.URL.Path, "/wait"): // as where its end was waited for, and it is there
-				w.Header().Set("Content-Type", "application/json")
-				_, _ = fmt.Fprint(w, `{"StatusCode":0,"Error":{"Message":"failed"}}`)
-			default:
-				forward.ServeHTTP(w, r)
-			}
-		}))
-		busy.Listener = listener
-		busy.Start()
-		t.Cleanup(busy.Close)
-		here, err := place{host: "unix://" + socket}.open(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(here.Close)
+	for refused, status := range map[string]int{"device or resource busy": 500, "removal of container x is already in progress": 409} {
+		here, asked := refusing(t, e, status, refused, 2)
 		var made struct{ ID string }
 		e.PostFor(t, "/containers/create", `{"Image":"probe:1"}`, &made)
 		m.remove(here, made.ID, "probed")
@@ -112,6 +118,23 @@ func TestRemovedLater(t *testing.T) {
 		if asked.Load() != 3 {
 			t.Errorf("%s: asked %d times", refused, asked.Load())
 		}
+	}
+}
+
+// TestSweepGoesOn: one container that is not removed keeps none of the others.
+func TestSweepGoesOn(t *testing.T) {
+	e := running(t)
+	image(t, e, "probe:1", engine.Config{})
+	here, _ := refusing(t, e, 500, "device or resource busy", 1)
+	for range 3 {
+		e.Post(t, "/containers/create", `{"Image":"probe:1","Labels":{"weir.dev/manager":"a mark","weir.dev/name":"probed"}}`)
+	}
+	removed, err := here.sweep(t.Context(), "a mark", func(string) bool { return true })
+	if left := e.Containers(t); err == nil || len(removed) != 2 || len(left) != 1 {
+		t.Errorf("removed %v, left %v: %v", removed, left, err)
+	}
+	for _, id := range e.Containers(t) {
+		e.Do(t, "DELETE", "/containers/"+id+"?force=1")
 	}
 }
 

@@ -259,8 +259,13 @@ func (s *Server) TakeTask(t Task) bool {
 }
 
 // ShareTasks makes the tasks that another server remembers this one's, too, which stands in
-// for it after a reload. It must be called before the server is used.
-func (s *Server) ShareTasks(with *Server) { s.tasks = with.tasks }
+// for it after a reload. It must be called before the server is used, unless that shares them
+// already, as where a reload goes back.
+func (s *Server) ShareTasks(with *Server) {
+	if s.tasks != with.tasks {
+		s.tasks = with.tasks
+	}
+}
 
 // told notes when a task was written to the store.
 func (t *tasks) told(owner, id string, now time.Time) {

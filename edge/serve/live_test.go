@@ -163,6 +163,28 @@ func TestReloadKeepsSubscriptions(t *testing.T) {
 	}
 }
 
+// TestReloadSubscribesOthers: a backend that does not answer one session keeps none of the others from
+// what they were subscribed to.
+func TestReloadSubscribesOthers(t *testing.T) {
+	t.Parallel()
+	old, fresh := edgetest.NewServer(t, edgetest.Legacy), edgetest.NewServer(t, edgetest.Legacy)
+	e := edgetest.Start(t, edgetest.Manifest(old))
+	const clients = 4
+	for i := range clients {
+		c := e.NewClient().Initialize("")
+		c.Listen()
+		c.Request("1", "resources/subscribe", fmt.Sprintf(`{"uri":"x:%d"}`, i)).Message()
+	}
+	old.Await("resources/subscribe", clients)
+	leave := make(chan struct{})
+	defer close(leave)
+	fresh.Once("resources/subscribe", func(c *edgetest.Call) { c.Wait(leave) })
+	if err := e.Serve.Reload(edgetest.Plan(t, edgetest.Manifest(fresh))); err != nil {
+		t.Fatal(err)
+	}
+	fresh.Await("resources/subscribe", clients)
+}
+
 // TestReloadWithAPolicy: sessions of a server that asks nobody who they are go on when it is given
 // policies, under these, and when they are taken away.
 func TestReloadWithAPolicy(t *testing.T) {

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -111,7 +112,18 @@ func (e *Edge) Reload(plan *compile.Plan) error {
 		})
 	}
 	if len(again) > 0 {
-		e.work.Go(func() { e.sessions.SubscribeAgain(again) })
+		e.work.Go(func() {
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			go func() {
+				select {
+				case <-e.end:
+					cancel()
+				case <-ctx.Done():
+				}
+			}()
+			e.sessions.SubscribeAgain(ctx, again)
+		})
 	}
 	e.log.Info("reloaded", "servers", next.names(), "changed", changed)
 	return nil

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
@@ -158,23 +160,64 @@ func (ss *Sessions) CatchUp(s *Session) {
 	}
 }
 
+// How many sessions of a server subscribe again at a time, and how long each may take.
+const (
+	subscribesAtOnce = 8
+	subscribesWithin = 30 * time.Second
+)
+
 // SubscribeAgain subscribes the backends to what sessions were subscribed to at those that they
-// stand in for.
-func (ss *Sessions) SubscribeAgain(all map[*Session][]string) {
-	defer edge.Contain(ss.o.Log, "subscriptions")
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+// stand in for. A backend that does not answer holds up those of its own server alone.
+func (ss *Sessions) SubscribeAgain(ctx context.Context, all map[*Session][]string) {
+	queues := make(map[string]chan *Session)
+	for s := range all {
+		if queues[s.Server] == nil {
+			queues[s.Server] = make(chan *Session, len(all))
+		}
+		queues[s.Server] <- s
+	}
+	var work sync.WaitGroup
+	for server, queue := range queues {
+		close(queue)
+		lost := new(atomic.Int64)
+		var own sync.WaitGroup
+		for range min(subscribesAtOnce, len(queue)) {
+			own.Go(func() {
+				defer edge.Contain(ss.o.Log, "subscriptions")
+				for s := range queue {
+					lost.Add(ss.subscribeAgain(ctx, s, all[s]))
+				}
+			})
+		}
+		work.Go(func() {
+			own.Wait()
+			if n := lost.Load(); n > 0 {
+				ss.o.Log.Warn("subscriptions are lost: what took the place of a backend did not take them", "server", server, "subscriptions", n)
+			}
+		})
+	}
+	work.Wait()
+}
+
+// subscribeAgain is SubscribeAgain of one session. It returns how many subscriptions are lost.
+func (ss *Sessions) subscribeAgain(ctx context.Context, s *Session, uris []string) (lost int64) {
+	ctx, cancel := context.WithTimeout(ctx, subscribesWithin)
 	defer cancel()
-	for s, uris := range all {
-		for _, uri := range uris {
-			host := ss.o.Servers()[s.Server]
-			if host == nil || ctx.Err() != nil {
-				break
-			}
-			if err := ss.subscribeFor(ctx, host, s, "resources/subscribe", uri); err != nil {
-				ss.o.Log.Debug("a subscription is lost", "server", s.Server, "error", err)
-			}
+	for _, uri := range uris {
+		host := ss.o.Servers()[s.Server]
+		if host == nil { // and the session has ended
+			break
+		}
+		err := ctx.Err()
+		if err == nil {
+			err = ss.subscribeFor(ctx, host, s, "resources/subscribe", uri)
+		}
+		if err != nil {
+			lost++
+			ss.o.Log.Debug("a subscription is lost", "server", s.Server, "error", err)
 		}
 	}
+	return lost
 }
 
 // subscribeFor sends a request of the edge's own for a session, past the same

@@ -149,6 +149,8 @@ type LogOptions = logs.Options
 type RemoveOptions struct {
 	Force     bool // also one that cannot be stopped or looked at
 	KeepImage bool // that was built for it, though nothing else uses it
+
+	KeepVolumes bool // since another one takes its place
 }
 
 // Manager keeps the workloads of one user. What takes time calls told with each step, the

@@ -114,7 +114,11 @@ func (a *Front) routes() http.Handler {
 		if err != nil {
 			return err
 		}
-		return k.Remove(r.Context(), name(r), RemoveOptions{Force: force, KeepImage: keep}, told)
+		volumes, err := boolean(r, "keepVolumes")
+		if err != nil {
+			return err
+		}
+		return k.Remove(r.Context(), name(r), RemoveOptions{Force: force, KeepImage: keep, KeepVolumes: volumes}, told)
 	})
 	timed := func(verb, parameter string, f func(context.Context, string, time.Duration, func(Event)) error) {
 		events("POST /workloads/{name}/"+verb, func(r *http.Request, told func(Event)) error {

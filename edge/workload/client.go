@@ -157,7 +157,7 @@ func (c *Client) Stop(ctx context.Context, name string, timeout time.Duration, t
 
 // Remove is Manager.Remove.
 func (c *Client) Remove(ctx context.Context, name string, o RemoveOptions, told func(Event)) error {
-	return c.events(ctx, "DELETE", at(name), url.Values{"force": {strconv.FormatBool(o.Force)}, "keepImage": {strconv.FormatBool(o.KeepImage)}}, nil, told)
+	return c.events(ctx, "DELETE", at(name), url.Values{"force": {strconv.FormatBool(o.Force)}, "keepImage": {strconv.FormatBool(o.KeepImage)}, "keepVolumes": {strconv.FormatBool(o.KeepVolumes)}}, nil, told)
 }
 
 // Logs is Manager.Logs.

@@ -948,4 +948,7 @@ func TestNameIsFreeAtTheEnd(t *testing.T) {
 	if err := k.Run(t.Context(), describe("a"), false, time.Minute, nil); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
+	if err := k.Remove(t.Context(), "a", RemoveOptions{KeepVolumes: true}, nil); err != nil || told != 1 {
+		t.Errorf("what another one takes the place of: %v, told %d times", err, told)
+	}
 }

@@ -180,7 +180,11 @@ var errStopped = &Error{Code: CodeStart, Message: "it was stopped while it start
 
 // Remove is Manager.Remove.
 func (k *Keeper) Remove(ctx context.Context, name string, o RemoveOptions, told func(Event)) error {
-	manifest, err := k.remove(ctx, name, o.Force, func(name string) { k.removed(name, steps(told)) }, told)
+	after := func(name string) { k.removed(name, steps(told)) }
+	if o.KeepVolumes {
+		after = nil
+	}
+	manifest, err := k.remove(ctx, name, o.Force, after, told)
 	if err == nil && !o.KeepImage {
 		// Also where nobody waits any longer: no later command would find it.
 		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), forgetWithin)
