@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/sdk/abi"
@@ -217,5 +219,41 @@ func TestInlineLimitOfSeveral(t *testing.T) {
 		if w, _ := wants(asked, abi.OnCallRequest, &Input{}); w.inline != c.want {
 			t.Errorf("%v: %d", c.limits, w.inline)
 		}
+	}
+}
+
+// TestToldAsByAnEdge: a guest whose answer is kept for others sees of an input what these have in
+// common, and the pointers of on_event lead into the record.
+func TestToldAsByAnEdge(t *testing.T) {
+	in := &Input{
+		Tool: "the-tool", Backend: "back", Session: "the-session", Arguments: json.RawMessage(`{"a":"the-argument"}`), Event: json.RawMessage(`{"a":"in the record"}`),
+		Principal: &Principal{Subject: "the-subject", Tenant: "the-tenant", Groups: []string{"the-group"}, Scopes: []string{"the-scope"}},
+	}
+	everything := []string{"the-tool", "the-session", "the-argument", "the-subject", "the-tenant", "the-group", "the-scope"}
+	for _, c := range []struct {
+		hook  abi.Hook
+		s     wasm.Subscription
+		shown []string
+	}{
+		{abi.OverrideTools, wasm.Subscription{}, nil},
+		{abi.OverrideTools, wasm.Subscription{VariesBy: abi.VariesByTenant}, []string{"the-tenant"}},
+		{abi.OverrideResources, wasm.Subscription{VariesBy: abi.VariesByGroups}, []string{"the-tenant", "the-group"}},
+		{abi.OverridePrompts, wasm.Subscription{VariesBy: abi.VariesBySubject}, []string{"the-tenant", "the-group", "the-subject"}},
+		{abi.OutgoingAuth, wasm.Subscription{VariesBy: abi.VariesByTenant, Cache: time.Minute}, []string{"the-tenant"}},
+		{abi.OutgoingAuth, wasm.Subscription{}, everything},
+		{abi.OnCallRequest, wasm.Subscription{}, everything},
+	} {
+		c.s.Hook = c.hook
+		w, _ := wants([]wasm.Subscription{c.s}, c.hook, in)
+		said := string(in.record(c.hook, w))
+		for _, what := range everything {
+			if strings.Contains(said, what) != slices.Contains(c.shown, what) {
+				t.Errorf("%s, %+v: %s: %q", c.hook, c.s, what, said)
+			}
+		}
+	}
+	w, _ := wants([]wasm.Subscription{{Hook: abi.OnEvent, Pointers: []string{"/a"}, Fields: 1 << abi.CallSelected}}, abi.OnEvent, in)
+	if said := string(in.record(abi.OnEvent, w)); !strings.Contains(said, "in the record") || strings.Contains(said, "the-argument") {
+		t.Errorf("on_event: %q", said)
 	}
 }

@@ -108,6 +108,8 @@ type wanted struct {
 	pointers []string
 	claims   []string
 	inline   uint64
+	varies   uint8
+	keep     uint64 // milliseconds that its answer is kept for others; 0 for not
 }
 
 // wants says whether a guest is asked about an input, and what it sees of it:
@@ -121,6 +123,10 @@ func wants(asked []wasm.Subscription, hook abi.Hook, in *Input) (w wanted, match
 		if first || s.InlineLimit == 0 || w.inline != 0 && s.InlineLimit > w.inline {
 			w.inline = s.InlineLimit // 0 is the host's limit, and the largest
 		}
+		if ms := uint64(s.Cache.Milliseconds()); first || ms < w.keep {
+			w.keep = ms
+		}
+		w.varies = max(w.varies, s.VariesBy)
 		first = false
 		if s.Fields == 0 {
 			w.fields = ^uint64(0)
@@ -166,6 +172,14 @@ var senders = map[string]uint64{"client": abi.FromClient, "server": abi.FromServ
 
 // record encodes an input for a guest.
 func (in *Input) record(hook abi.Hook, w wanted) []byte {
+	switch hook {
+	case abi.OverrideTools, abi.OverridePrompts, abi.OverrideResources:
+		in = in.shared(w.varies)
+	case abi.OutgoingAuth:
+		if w.keep > 0 {
+			in = in.shared(w.varies)
+		}
+	}
 	say := abi.Input{
 		Tool: []byte(in.Tool), Backend: in.Backend, Session: []byte(in.Session), Method: in.Method, RequestID: in.RequestID,
 		Result: in.Result, Error: in.Error, Carry: []byte(in.Carry), Status: in.Status, Path: in.Path,
@@ -188,6 +202,9 @@ func (in *Input) record(hook abi.Hook, w wanted) []byte {
 	if hook == abi.OnCallResponse || len(of) == 0 || hook == abi.OnQuestion && (in.Result != nil || in.Error != nil) {
 		of = in.Result
 	}
+	if hook == abi.OnEvent {
+		of = in.Event
+	}
 	for _, p := range w.pointers {
 		say.Selected = append(say.Selected, at(of, p))
 	}
@@ -204,6 +221,21 @@ func (in *Input) record(hook abi.Hook, w wanted) []byte {
 		say.Items = append(say.Items, abi.Item{Name: item.Name, Backend: item.Backend, JSON: item.JSON})
 	}
 	return say.Append(nil, w.fields)
+}
+
+// shared is what a guest sees whose answer is kept for all clients that VariesBy puts together.
+func (in *Input) shared(varies uint8) *Input {
+	out := &Input{Backend: in.Backend, Items: in.Items, Now: in.Now}
+	if p := in.Principal; p != nil && varies != abi.VariesByNone {
+		out.Principal = &Principal{Tenant: p.Tenant}
+		if varies >= abi.VariesByGroups {
+			out.Principal.Groups, out.Principal.Roles = p.Groups, p.Roles
+		}
+		if varies >= abi.VariesBySubject {
+			out.Principal.Subject, out.Principal.Issuer = p.Subject, p.Issuer
+		}
+	}
+	return out
 }
 
 // at returns the value of JSON text behind a pointer (RFC 6901); nil where
