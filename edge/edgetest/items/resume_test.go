@@ -212,12 +212,25 @@ func TestZ43HeldUpReplica(t *testing.T) {
 // again. The client comes back and has what it missed.
 func TestZ43ReaderIsHeldUp(t *testing.T) {
 	r := newReplicas(t)
+	tell := make(chan struct{})
+	r.back.Always("tools/call", func(c *edgetest.Call) {
+		c.Progress(1)
+		c.Progress(2)
+		if c.Wait(tell) {
+			c.Progress(3)
+		}
+		if c.Wait(r.goOn) {
+			c.Result(`{"content":[]}`)
+		}
+	})
 	c := r.begin(1)[0]
 	stream, err := r.resume(r.b, c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second := stream.Next()
+	stream.Next() // of the store's
+	close(tell)
+	third := stream.Next() // of the other edge's, which it follows from then on
 	r.b.signal(syscall.SIGSTOP)
 	t.Cleanup(func() { r.b.signal(syscall.SIGCONT) })
 	edgetest.Until(t, "it counts as gone", func() bool {
@@ -233,7 +246,7 @@ func TestZ43ReaderIsHeldUp(t *testing.T) {
 	case <-time.After(edgetest.Patience):
 		t.Fatal("the call has ended")
 	}
-	c.last = second.ID
+	c.last = third.ID
 	if stream, err = r.resume(r.b, c); err != nil {
 		t.Fatal(err)
 	}
