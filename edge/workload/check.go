@@ -153,7 +153,8 @@ func (o *Options) checkEmpty() error {
 		case *string:
 			empty = *value == ""
 		case *[]string:
-			empty = slices.Contains(*value, "") && !strings.HasSuffix(f.Name, "-scopes")
+			nothing := f.Commas && len(splitList(*value...)) == 0 // as of "$A,$B"
+			empty = (nothing || slices.Contains(*value, "")) && !strings.HasSuffix(f.Name, "-scopes")
 		}
 		if empty && o.Given[f.Name] {
 			return wrong(f.Name, "it is empty: give it a value, or leave it out")

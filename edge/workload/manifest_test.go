@@ -97,6 +97,7 @@ func TestManifestBad(t *testing.T) {
 		{"--host=", CodeInvalid, "host", "it is empty"},
 		{"--permission-profile=", CodeInvalid, "permission-profile", "it is empty"},
 		{"--tools=a --tools=", CodeInvalid, "tools", "it is empty"},
+		{"--tools=,", CodeInvalid, "tools", "it is empty"},
 		{"--authz-config=", CodeInvalid, "authz-config", "it is empty"},
 		{"--oidc-issuer=", CodeInvalid, "oidc-issuer", "it is empty"},
 		{url + " --token-exchange-url=", CodeInvalid, "token-exchange-url", "it is empty"},
