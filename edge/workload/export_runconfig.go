@@ -128,8 +128,10 @@ func (e *exporter) permitted(c *RunConfig, p *v1beta1.PermissionProfileRef) {
 		c.ProfileName = v1beta1.ProfileAnywhere
 	case p.Type != v1beta1.ProfileConfigMap:
 		c.ProfileName = p.Name
-	case e.profile != nil:
+	case e.profile != nil && e.profile.Data[p.Key] != "":
 		c.Profile = v1beta1.JSONObject(e.profile.Data[p.Key])
+	default:
+		e.notes = append(e.notes, Note{Text: "spec.permissionProfile: there is no key " + p.Key + " of a ConfigMap " + p.Name + ": left out, so that the server would go out anywhere: add it", Refused: true})
 	}
 }
 
@@ -165,6 +167,11 @@ func (e *exporter) clients(c *RunConfig) error {
 			return err
 		}
 		c.OIDC = v1beta1.JSONObject(text)
+	} else if ref != nil {
+		e.notes = append(e.notes, Note{Text: "a RunConfig has no key for what MCPOIDCConfig/" + ref.Name + " says but spec.inline: left out, so that nobody would be asked who they are", Refused: true})
+	}
+	if e.server != nil && e.server.Spec.AuthServerRef != nil || e.proxy != nil && e.proxy.Spec.AuthServerRef != nil {
+		e.lost("spec.authServerRef")
 	}
 	if e.authz != nil {
 		c.Authz = &authzFile{Version: "1.0", Type: e.authz.Spec.Type}

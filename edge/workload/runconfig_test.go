@@ -360,6 +360,47 @@ func TestExportOfInlinePolicies(t *testing.T) {
 	}
 }
 
+// What a workload refers to is written, wherever it stands in the file, and nothing in its place.
+func TestExportOfWhatIsReferredTo(t *testing.T) {
+	const (
+		object  = "---\napiVersion: weir.dev/v1beta1\nkind: "
+		config  = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: "
+		profile = "  permissionProfile: {type: configmap, name: prof, key: p.json}\n"
+	)
+	for name, c := range map[string]struct {
+		spec, objects string
+		has, lacks    string
+		refused       string
+	}{
+		"profile":       {profile, config + "ca}\ndata: {p.json: '{\"read\": [\"/wrong\"]}'}\n" + config + "prof}\ndata: {p.json: '{\"network\": {\"outbound\": {\"allow_host\": [\"right.example\"]}}}'}\n", "right.example", "/wrong", ""},
+		"no such key":   {profile, config + "prof}\ndata: {q.json: '{}'}\n", "", "permission_profile", "there is no key p.json of a ConfigMap prof"},
+		"policies":      {"  authzConfigRef: {name: mine}\n", object + "MCPAuthzConfig\nmetadata: {name: wrong}\nspec: {type: cedarv1, config: {policies: ['permit(principal, action, resource);']}}\n" + object + "MCPAuthzConfig\nmetadata: {name: mine}\nspec: {type: cedarv1, config: {policies: ['forbid(principal, action, resource);']}}\n", "forbid(", "permit(", ""},
+		"no reference":  {"", object + "MCPToolConfig\nmetadata: {name: wrong}\nspec: {toolsFilter: [wrong]}\n", "", "wrong", ""},
+		"of a cluster":  {"  oidcConfigRef: {name: mine, audience: a}\n", object + "MCPOIDCConfig\nmetadata: {name: mine}\nspec: {type: kubernetesServiceAccount}\n", "", "oidc_config", "nobody would be asked who they are"},
+		"two telemetry": {"  telemetryConfigRef: {name: mine}\n", object + "MCPTelemetryConfig\nmetadata: {name: wrong}\nspec: {openTelemetry: {enabled: true, endpoint: 'wrong:4318', headers: {Authorization: planted}}}\n" + object + "MCPTelemetryConfig\nmetadata: {name: mine}\nspec: {openTelemetry: {enabled: true, endpoint: 'right:4318', headers: {Authorization: planted}}}\n", "right:4318", "wrong", ""},
+	} {
+		manifest := append(describe("crm", c.spec), c.objects...)
+		text, notes, err := Export(manifest, FormatRunConfig, ExportOptions{})
+		if err != nil || !strings.Contains(string(text), c.has) || strings.Contains(string(text), c.lacks) {
+			t.Errorf("%s: %v\n%s\n%s", name, err, text, noted(notes))
+		}
+		if got := slices.ContainsFunc(notes, func(n Note) bool { return n.Refused && strings.Contains(n.Text, c.refused) }); got != (c.refused != "") {
+			t.Errorf("%s: %s", name, noted(notes))
+		}
+		if again, _, err := Import("crm.json", text); err != nil || !strings.Contains(string(again), c.has) || strings.Contains(string(again), c.lacks) {
+			t.Errorf("%s: imported: %v\n%s", name, err, again)
+		}
+		for _, format := range Formats() {
+			if text, _, err := Export(manifest, format, ExportOptions{}); err != nil || strings.Contains(string(text), "planted") {
+				t.Errorf("%s: %s: %v\n%s", name, format, err, text)
+			}
+		}
+		if text := Shown(manifest); strings.Contains(text, "planted") {
+			t.Errorf("%s: people are shown\n%s", name, text)
+		}
+	}
+}
+
 // A file says as much of a door to the world as a flag does.
 func TestImportOfAnOpenDoor(t *testing.T) {
 	for host, want := range map[string]bool{"0.0.0.0": true, "127.0.0.1": false} {
