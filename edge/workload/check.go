@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"path/filepath"
@@ -237,6 +238,18 @@ func (o *Options) asksWho() bool { return o.OIDCIssuer != "" || o.OIDCIntrospect
 // logsIn reports whether the server is sent a login.
 func (o *Options) logsIn() bool {
 	return o.RemoteAuth || o.firstGiven("remote-auth-", bearerFlags...) != ""
+}
+
+// CredentialHeader is the header in which the server is sent the credential that flags describe;
+// "" for none.
+func (o *Options) CredentialHeader() string {
+	switch {
+	case o.logsIn() || o.RemoteAuthBearerToken+o.RemoteAuthBearerTokenFile != "":
+		return "Authorization"
+	case o.TokenExchangeURL != "":
+		return cmp.Or(o.TokenExchangeHeaderName, "Authorization")
+	}
+	return ""
 }
 
 // bearerFlags are those of a token that nobody logs in for.

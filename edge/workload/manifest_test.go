@@ -160,6 +160,8 @@ func TestManifestBad(t *testing.T) {
 		{url + " --remote-auth-bearer-token-file=empty", CodeInvalid, "remote-auth-bearer-token-file", "empty"},
 		{url + " --remote-forward-headers=Host=a", CodeInvalid, "remote-forward-headers", "set by the edge itself"},
 		{url + " --remote-forward-headers=Connection=a", CodeInvalid, "remote-forward-headers", "set by the edge itself"},
+		{url + " --remote-forward-headers-secret=Authorization=api --remote-auth", CodeInvalid, "remote-forward-headers-secret", "leave one out"},
+		{url + " --remote-forward-headers=authorization=a --remote-auth-client-id=weir", CodeInvalid, "remote-forward-headers", "leave one out"},
 		{url + " --remote-forward-headers=a", CodeInvalid, "remote-forward-headers", "no ="},
 		{url + " --remote-forward-headers=A=1 --remote-forward-headers=a=2", CodeInvalid, "remote-forward-headers", "twice"},
 		{url + " --token-exchange-url=https://a.example", CodeInvalid, "token-exchange-url", "--token-exchange-audience"},
