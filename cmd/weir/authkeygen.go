@@ -22,7 +22,7 @@ func (a *app) authKeygenCommand() *cobra.Command {
 		Long: `Make a signing key (P-256) and an HMAC secret for an authorization server, and
 print them as a Secret document: what signingKeySecretRefs and hmacSecretRefs
 refer to. Nothing is kept: put it where only the edge reads it (umask 077, then > FILE).`,
-		Example: `  weir auth keygen > keys.yaml
+		Example: `  (umask 077; weir auth keygen > keys.yaml)
   weir auth keygen --name login-2027`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {

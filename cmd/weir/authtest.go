@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -97,7 +96,7 @@ what to mend.`,
 
 			// 3. What is said.
 			if asJSON {
-				err = json.NewEncoder(a.out).Encode(t)
+				err = printJSON(a.out, t, "")
 			} else {
 				err = t.Write(a.out)
 			}

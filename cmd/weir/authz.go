@@ -75,9 +75,7 @@ Exit codes: 0 allowed, 3 denied, 1 the configuration cannot be served.`,
 				return err
 			}
 			if asJSON {
-				encoder := json.NewEncoder(a.out)
-				encoder.SetIndent("", "  ")
-				err = encoder.Encode(e)
+				err = printJSON(a.out, e, "  ")
 			} else {
 				_, err = fmt.Fprintln(a.out, strings.TrimRight(e.String(), "\n"))
 			}

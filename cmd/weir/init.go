@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/source"
 )
@@ -92,20 +93,12 @@ func (a *app) begin(file string, p source.Plain, force bool) error {
 	if err := a.refuse(source.OpenPlain(p)); err != nil {
 		return err
 	}
-	how := os.O_CREATE | os.O_WRONLY | os.O_TRUNC
-	if !force {
-		how |= os.O_EXCL
+	write := newFile
+	if force {
+		write = cli.WriteFile
 	}
-	f, err := os.OpenFile(file, how, 0o644)
-	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s exists: name another file with -o, or write over it with --force", file)
-	}
-	if err != nil {
+	if err := write(file, p.Manifest(), 0o644); err != nil {
 		return err
-	}
-	_, err = f.Write(p.Manifest())
-	if err := errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("%s: %w", file, err)
 	}
 	me := self()
 	fmt.Fprintf(a.out, "%s: written, for %s\n", file, strings.Join(namesOf(p.Backends), ", "))
@@ -115,6 +108,22 @@ func (a *app) begin(file string, p source.Plain, force bool) error {
 		}
 	}
 	fmt.Fprintf(a.out, "See whether all is well:  %s doctor -c %s\nServe it:                 %s serve -c %s\n", me, file, me, file)
+	return nil
+}
+
+// newFile writes a file that is not there yet.
+func newFile(file string, text []byte, mode fs.FileMode) error {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|os.O_EXCL, mode)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s exists: name another file with -o, or write over it with --force", file)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
 	return nil
 }
 

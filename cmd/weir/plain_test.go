@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -143,4 +145,35 @@ func FuzzNameOf(f *testing.F) {
 			t.Fatalf("%q: %d objects, %v", text, len(set.Objects), err)
 		}
 	})
+}
+
+// What a command writes over is there whole, or as it was: the text of before is not written into.
+func TestWrittenWhole(t *testing.T) {
+	for name, write := range map[string]func(file string) int{
+		"init": func(file string) int {
+			return runWeir([]string{"init", "http://127.0.0.1:9000/mcp", "-o", file, "--force"}, io.Discard, io.Discard)
+		},
+		"read": func(file string) int {
+			a := testApp()
+			a.out, a.err = io.Discard, io.Discard
+			if err := a.showContents([][]byte{[]byte(`{"uri":"a:b","text":"after"}`)}, file); err != nil {
+				t.Error(err)
+			}
+			return 0
+		},
+	} {
+		file, before := filepath.Join(t.TempDir(), "file"), filepath.Join(t.TempDir(), "before")
+		if err := errors.Join(os.WriteFile(file, []byte("before"), 0o600), os.Link(file, before)); err != nil {
+			t.Fatal(err)
+		}
+		if code := write(file); code != 0 {
+			t.Errorf("%s: exit code %d", name, code)
+		}
+		if text, err := os.ReadFile(before); err != nil || string(text) != "before" {
+			t.Errorf("%s: %q, %v", name, text, err)
+		}
+		if text, err := os.ReadFile(file); err != nil || string(text) == "before" {
+			t.Errorf("%s: %q, %v", name, text, err)
+		}
+	}
 }

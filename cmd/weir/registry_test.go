@@ -11,6 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"github.com/weir-edge/weir/cmd/weir/registries"
 	"github.com/weir-edge/weir/edge/edgetest/port"
 	"github.com/weir-edge/weir/edge/workload"
@@ -164,6 +167,38 @@ func TestRegistryReadme(t *testing.T) {
 		}
 		if err != nil || !cmd.HasParent() {
 			t.Errorf("weir %s: %v", words, err)
+		}
+	}
+}
+
+// A header that flags have sent is not asked for: that of a login, however it is described, and
+// that of an exchange.
+func TestEntryHeaderThatFlagsGive(t *testing.T) {
+	for flags, want := range map[string]string{
+		"":                                  "",
+		"--remote-auth":                     "Authorization",
+		"--remote-auth-client-id=weir":      "Authorization",
+		"--remote-auth-bearer-token-file=t": "Authorization",
+		"--token-exchange-url=https://a":    "Authorization",
+		"--token-exchange-url=https://a --token-exchange-header-name=X-Up": "X-Up",
+		"--remote-forward-headers=X-Team=a":                                "X-Team",
+	} {
+		x := &runFlags{Options: workload.DefaultOptions()}
+		cmd := &cobra.Command{}
+		x.add(testApp(), cmd)
+		if err := cmd.ParseFlags(strings.Fields(flags)); err != nil {
+			t.Fatal(err)
+		}
+		x.Given = map[string]bool{}
+		cmd.Flags().Visit(func(f *pflag.Flag) { x.Given[f.Name] = true })
+		given, err := x.given()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"Authorization", "X-Up", "X-Team"} {
+			if given.Header(name) != (name == want) {
+				t.Errorf("%s: %s: %t", flags, name, given.Header(name))
+			}
 		}
 	}
 }

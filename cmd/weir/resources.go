@@ -5,10 +5,10 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/cmd/weir/client"
 	"github.com/weir-edge/weir/cmd/weir/show"
 	"github.com/weir-edge/weir/edge"
@@ -136,7 +136,7 @@ func (a *app) showContents(contents [][]byte, file string) error {
 		_, err := a.out.Write(all)
 		return err
 	}
-	if err := os.WriteFile(file, all, 0o666); err != nil {
+	if err := cli.WriteFile(file, all, 0o666); err != nil {
 		return fmt.Errorf("--output: %w", err)
 	}
 	_, err := io.WriteString(a.err, a.paint(a.err, advice, fmt.Sprintf("%d bytes are in %s.", len(all), file))+"\n")

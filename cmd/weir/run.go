@@ -290,7 +290,7 @@ func (a *app) keepRunning(ctx context.Context, cmd *cobra.Command, x *runFlags, 
 		} // else nobody knows it, and the workload waits for it
 	}
 	b := made.Plan.Servers[0].Backends[0]
-	if !wantsLogin(err) || b.Login != nil && b.Login.BearerTokenPath != "" || b.Login == nil && (b.Outgoing != nil || x.Given["remote-auth"] || !a.attended()) {
+	if !wantsLogin(err) || b.Login != nil && b.Login.BearerTokenPath != "" || b.Login == nil && (b.Outgoing.Authorizes() || x.Given["remote-auth"] || !a.attended()) {
 		return err
 	}
 	if b.Login == nil { // nobody said so, but the server does

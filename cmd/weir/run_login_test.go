@@ -162,15 +162,17 @@ func TestRunLogsIn(t *testing.T) {
 		t.Error("somebody was asked")
 	}
 
-	// 6. Without a flag the server's refusal starts it.
-	works(h.must("run", url("mail"), "--name", "mail"))
-	if text := h.listed("mail").Manifest; !strings.Contains(text, "remoteAuth:") {
+	// 6. Without a flag the server's refusal starts it, also where a header goes along that is no
+	// credential.
+	works(h.must("run", url("mail"), "--name", "mail", "--remote-forward-headers", "X-Team=blue"))
+	if text := h.listed("mail").Manifest; !strings.Contains(text, "remoteAuth:") || !strings.Contains(text, "X-Team: blue") {
 		t.Errorf("the manifest does not say so:\n%s", text)
 	}
 
 	// 7. Nobody is there: 45 at once, and the workload waits.
 	browsing := h.env
 	h.env = quiet
+	h.fails(45, "with the rest of what it was run with", "run", url("docs"), "--name", "teams", "--remote-forward-headers", "X-Team=blue")
 	began := time.Now()
 	h.fails(45, "weir start docs", "run", url("docs"), "--name", "docs", "--remote-auth-issuer", provider.Issuer)
 	if took := time.Since(began); took > edgetest.Patience {

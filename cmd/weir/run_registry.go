@@ -128,8 +128,8 @@ func (x *runFlags) given() (registry.Given, error) {
 		name, _, _ := strings.Cut(text, "=")
 		headers[strings.ToLower(name)] = true
 	}
-	if x.RemoteAuth || x.RemoteAuthBearerToken != "" || x.RemoteAuthBearerTokenFile != "" {
-		headers["authorization"] = true
+	if name := x.CredentialHeader(); name != "" {
+		headers[strings.ToLower(name)] = true
 	}
 	return registry.Given{
 		Args:        len(x.Args) > 0,

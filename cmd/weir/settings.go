@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -350,7 +349,5 @@ func writeSettingsJSON(w io.Writer, l loaded) error {
 		}
 		rows = append(rows, row{s.Name, value, l.origins[s.Name]})
 	}
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(rows)
+	return printJSON(w, rows, "  ")
 }

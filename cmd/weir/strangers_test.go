@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -12,7 +13,10 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/weir-edge/weir/cmd/weir/auth"
+	"github.com/weir-edge/weir/cmd/weir/doctor"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/oauth/login"
 	"github.com/weir-edge/weir/edge/serve"
 	"github.com/weir-edge/weir/edge/workload"
 )
@@ -70,6 +74,42 @@ func TestStrangersInLogs(t *testing.T) {
 		if err := json.NewDecoder(&out).Decode(&line); err != nil || line.Tool != "x"+steering {
 			t.Errorf("%q, %v", line.Tool, err)
 		}
+	}
+}
+
+// What authorization servers gave out, and what they said, steers no terminal in JSON either.
+func TestStrangersInJSON(t *testing.T) {
+	var out bytes.Buffer
+	kept := login.Kept{URL: "https://mcp.example.com/mcp"}
+	kept.Client.ID, kept.Tokens.Scopes = "odd"+steering, []string{"odd" + steering}
+	if err := auth.WriteJSON(&out, []login.Kept{kept}); err != nil {
+		t.Fatal(err)
+	}
+	var rows []struct {
+		Client string
+		Scopes []string
+	}
+	if said := out.String(); steers(said) || json.Unmarshal(out.Bytes(), &rows) != nil || rows[0].Client != kept.Client.ID || rows[0].Scopes[0] != kept.Tokens.Scopes[0] {
+		t.Errorf("%q", said)
+	}
+	out.Reset()
+	if err := (doctor.Findings{{Step: "introduce", Cause: "odd" + steering}}).Write(&out, true); err != nil || steers(out.String()) || !strings.Contains(out.String(), "odd") {
+		t.Errorf("%v, %q", err, out.String())
+	}
+
+	// No command writes JSON in another way: what an encoder is given is a buffer.
+	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") || path == filepath.Join("cli", "json.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if strings.Contains(strings.ReplaceAll(string(text), "json.NewEncoder(&", ""), "json.NewEncoder(") {
+			t.Errorf("%s writes JSON without cli.PrintJSON", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

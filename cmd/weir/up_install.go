@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/workload"
 )
@@ -143,7 +144,7 @@ func (a *app) install(ctx context.Context, paths workload.Paths, given []string)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+	if err := cli.WriteFile(path, []byte(text), 0o644); err != nil {
 		return err
 	}
 	fmt.Fprintln(a.err, "wrote "+path)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -74,7 +73,7 @@ that built it, and what it runs on.`,
 		RunE: func(*cobra.Command, []string) error {
 			b := thisBuild()
 			if asJSON {
-				return json.NewEncoder(a.out).Encode(b)
+				return printJSON(a.out, b, "")
 			}
 			_, err := fmt.Fprintln(a.out, b)
 			return err

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/weir-edge/weir/edge/catalog"
+	"github.com/weir-edge/weir/edge/outgoing"
 	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/filters/audit"
 	"github.com/weir-edge/weir/filters/incoming"
@@ -138,8 +139,14 @@ func (c *compiler) single(o *object) (Server, Door) {
 // login plans the login that a server at a URL is sent.
 func (c *compiler) login(o *object, l *v1beta1.RemoteAuth) *v1beta1.RemoteAuth {
 	const at = "spec.run.remoteAuth"
+	var forwarded *field.Path // what would not be sent
+	if p, ok := o.value.(*v1beta1.MCPRemoteProxy); ok {
+		forwarded = outgoing.Forwards(field.NewPath("spec", "headerForward"), p.Spec.HeaderForward, "Authorization")
+	}
 	switch {
 	case l == nil:
+	case forwarded != nil:
+		c.fail(o, forwarded.String(), ReasonConflict, "Authorization, and spec.run.remoteAuth sends one: leave one out")
 	case (l.AuthorizeURL == "") != (l.TokenURL == ""):
 		c.fail(o, at+".authorizeUrl", ReasonConflict, "it goes together with tokenUrl: give both, or issuer alone")
 	case l.Issuer != "" && l.TokenURL != "":

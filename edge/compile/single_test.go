@@ -271,6 +271,19 @@ func TestRemoteAuthRefused(t *testing.T) {
 			t.Errorf("%s: plan %v\n%swant %q", how, plan != nil, said, want)
 		}
 	}
+	// A header that the login, or the token, would take the place of.
+	for headers, want := range map[string]string{
+		"addHeadersFromSecret: [{headerName: authorization, valueSecretRef: {name: a, key: b}}]": "spec.headerForward.addHeadersFromSecret[0]: Authorization, and spec.run.remoteAuth sends one",
+		"addPlaintextHeaders: {Authorization: a}":                                                "spec.headerForward.addPlaintextHeaders[Authorization]: Authorization, and spec.run.remoteAuth sends one",
+		"addPlaintextHeaders: {X-Team: a}":                                                       "",
+	} {
+		for _, how := range []string{"{}", "{bearerTokenPath: /run/token}"} {
+			plan, said := found("apiVersion: weir.dev/v1beta1\nkind: MCPRemoteProxy\nmetadata: {name: one}\nspec: {remoteUrl: 'https://mcp.example.com/mcp', transport: streamable-http, headerForward: {"+headers+"}, run: {remoteAuth: "+how+"}}\n", func(s *source.Set) { s.Doors = true })
+			if (plan != nil) != (want == "") || !strings.Contains(said, want) {
+				t.Errorf("%s: %s: plan %v\n%swant %q", headers, how, plan != nil, said, want)
+			}
+		}
+	}
 }
 
 // spec.run.exchangeUnverified says something of a token exchange without an oidcConfigRef alone,

@@ -380,6 +380,26 @@ func TestForward(t *testing.T) {
 	}
 }
 
+// A credential is one in whichever way it goes, and a header that says something else is none.
+func TestAuthorizes(t *testing.T) {
+	secret := func(name string) *v1beta1.HeaderForward {
+		return &v1beta1.HeaderForward{AddHeadersFromSecret: []v1beta1.SecretHeader{{HeaderName: name}}}
+	}
+	for want, all := range map[bool][]*outgoing.Spec{
+		true: {
+			{Kind: &v1beta1.MCPExternalAuthConfigSpec{}}, {Config: &v1beta1.OutgoingStrategy{}}, {Forward: secret("authorization")},
+			{Forward: &v1beta1.HeaderForward{AddPlaintextHeaders: map[string]string{"Authorization": "a"}}},
+		},
+		false: {nil, {}, {Forward: secret("X-Team")}, {Forward: &v1beta1.HeaderForward{AddPlaintextHeaders: map[string]string{"X-Team": "a"}}}},
+	} {
+		for i, s := range all {
+			if s.Authorizes() != want {
+				t.Errorf("%t: %d", want, i)
+			}
+		}
+	}
+}
+
 func TestJoin(t *testing.T) {
 	v := &fake.Secrets{}
 	v.Set("a/b", planted)

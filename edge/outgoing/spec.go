@@ -41,6 +41,30 @@ func (s *Spec) Name() string {
 	return s.Ref
 }
 
+// Authorizes reports whether it has a credential, whichever header that takes, and not only
+// headers that say something else.
+func (s *Spec) Authorizes() bool {
+	return s != nil && (s.Kind != nil || s.Config != nil || Forwards(nil, s.Forward, "Authorization") != nil)
+}
+
+// Forwards is where a header is added by its name, in any case; nil for nowhere.
+func Forwards(path *field.Path, spec *v1beta1.HeaderForward, name string) *field.Path {
+	if spec == nil {
+		return nil
+	}
+	for _, plain := range sortedNames(spec.AddPlaintextHeaders) {
+		if edge.SameHeader(plain, name) {
+			return path.Child("addPlaintextHeaders").Key(plain)
+		}
+	}
+	for i, h := range spec.AddHeadersFromSecret {
+		if edge.SameHeader(h.HeaderName, name) {
+			return path.Child("addHeadersFromSecret").Index(i)
+		}
+	}
+	return nil
+}
+
 // Beside is what goes beside the credential, whichever that is.
 func (s *Spec) Beside() *Spec {
 	if s == nil || s.Forward == nil {

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"path/filepath"
@@ -153,7 +154,8 @@ func (o *Options) checkEmpty() error {
 		case *string:
 			empty = *value == ""
 		case *[]string:
-			empty = slices.Contains(*value, "") && !strings.HasSuffix(f.Name, "-scopes")
+			nothing := f.Commas && len(splitList(*value...)) == 0 // as of "$A,$B"
+			empty = (nothing || slices.Contains(*value, "")) && !strings.HasSuffix(f.Name, "-scopes")
 		}
 		if empty && o.Given[f.Name] {
 			return wrong(f.Name, "it is empty: give it a value, or leave it out")
@@ -236,6 +238,18 @@ func (o *Options) asksWho() bool { return o.OIDCIssuer != "" || o.OIDCIntrospect
 // logsIn reports whether the server is sent a login.
 func (o *Options) logsIn() bool {
 	return o.RemoteAuth || o.firstGiven("remote-auth-", bearerFlags...) != ""
+}
+
+// CredentialHeader is the header in which the server is sent the credential that flags describe;
+// "" for none.
+func (o *Options) CredentialHeader() string {
+	switch {
+	case o.logsIn() || o.RemoteAuthBearerToken+o.RemoteAuthBearerTokenFile != "":
+		return "Authorization"
+	case o.TokenExchangeURL != "":
+		return cmp.Or(o.TokenExchangeHeaderName, "Authorization")
+	}
+	return ""
 }
 
 // bearerFlags are those of a token that nobody logs in for.

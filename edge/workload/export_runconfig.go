@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/weir-edge/weir/edge/secret"
+	"github.com/weir-edge/weir/edge/source"
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
@@ -29,6 +30,9 @@ func (e *exporter) runConfig() ([]byte, error) {
 		c.RemoteURL, c.Transport = e.proxy.Spec.RemoteURL, cmp.Or(string(e.proxy.Spec.Transport), string(v1beta1.TransportStreamableHTTP))
 		c.ProxyMode = c.Transport
 		e.forwarded(c)
+		if e.proxy.Spec.AllowPrivateEndpoint && !source.Private(hostOf(c.RemoteURL)) { // which an import has of the address alone
+			e.lost("spec.allowPrivateEndpoint")
+		}
 	} else {
 		e.started(c)
 	}
@@ -128,8 +132,10 @@ func (e *exporter) permitted(c *RunConfig, p *v1beta1.PermissionProfileRef) {
 		c.ProfileName = v1beta1.ProfileAnywhere
 	case p.Type != v1beta1.ProfileConfigMap:
 		c.ProfileName = p.Name
-	case e.profile != nil:
+	case e.profile != nil && e.profile.Data[p.Key] != "":
 		c.Profile = v1beta1.JSONObject(e.profile.Data[p.Key])
+	default:
+		e.notes = append(e.notes, Note{Text: "spec.permissionProfile: there is no key " + p.Key + " of a ConfigMap " + p.Name + ": left out, so that the server would go out anywhere: add it", Refused: true})
 	}
 }
 
@@ -164,7 +170,14 @@ func (e *exporter) clients(c *RunConfig) error {
 		if err != nil {
 			return err
 		}
-		c.OIDC = v1beta1.JSONObject(text)
+		if c.OIDC = v1beta1.JSONObject(text); in.CABundleRef != nil {
+			e.lost("the caBundleRef of MCPOIDCConfig/" + ref.Name)
+		}
+	} else if ref != nil {
+		e.notes = append(e.notes, Note{Text: "a RunConfig has no key for what MCPOIDCConfig/" + ref.Name + " says but spec.inline: left out, so that nobody would be asked who they are", Refused: true})
+	}
+	if e.server != nil && e.server.Spec.AuthServerRef != nil || e.proxy != nil && e.proxy.Spec.AuthServerRef != nil {
+		e.lost("spec.authServerRef")
 	}
 	if e.authz != nil {
 		c.Authz = &authzFile{Version: "1.0", Type: e.authz.Spec.Type}
@@ -283,6 +296,9 @@ func (e *exporter) observed(c *RunConfig) error {
 	if o := spec.OpenTelemetry; o != nil && o.Enabled {
 		t.Endpoint, t.Insecure, t.Headers, t.CustomAttributes, t.UseLegacyAttributes = o.Endpoint, o.Insecure, maps.Clone(o.Headers), o.ResourceAttributes, o.UseLegacyAttributes
 		t.TracingEnabled, t.MetricsEnabled = o.Tracing != nil && o.Tracing.Enabled, o.Metrics != nil && o.Metrics.Enabled
+		if o.CABundleRef != nil {
+			e.lost("the caBundleRef of MCPTelemetryConfig/" + e.telemetry.Name)
+		}
 		if o.Tracing != nil {
 			t.SamplingRate = o.Tracing.SamplingRate
 		}

@@ -307,6 +307,17 @@ func (i *importer) process() error {
 			i.say("ignore_config.printOverlays: left out: `weir run --dry-run --print-resolved-overlays` shows what is hidden")
 		}
 	}
+	for _, key := range []struct {
+		name  string
+		given bool
+	}{
+		{"cmd_args", len(c.CmdArgs) > 0}, {"env_vars", len(i.env) > 0}, {"env_file_dir", dir != ""}, {"secrets", len(c.Secrets) > 0}, {"volumes", len(c.Volumes) > 0}, {"publish", len(c.Publish) > 0},
+		{"target_port", c.TargetPort != 0},
+	} {
+		if key.given && c.RemoteURL != "" {
+			i.say("%s: left out: nothing is started for a server at a URL", key.name)
+		}
+	}
 	return nil
 }
 
@@ -532,7 +543,10 @@ func (i *importer) observation() error {
 	}
 	i.OtelEndpoint, i.OtelServiceName, i.OtelInsecure, i.OtelTracing, i.OtelMetrics = t.Endpoint, t.ServiceName, t.Insecure, t.TracingEnabled, t.MetricsEnabled
 	i.OtelPrometheus, i.OtelEnvVars = t.EnablePrometheusMetricsPath, t.EnvironmentVariables
-	i.OtelCustomAttributes = strings.Join(unpaired(t.CustomAttributes), ",")
+	i.attributes = t.CustomAttributes // whose values may hold commas, as no flag's can
+	if t.ServiceVersion != "" {
+		i.say("telemetry_config.serviceVersion: left out: none is sent")
+	}
 	i.OtelLegacyAttributes = t.UseLegacyAttributes == nil || *t.UseLegacyAttributes
 	if err := i.authorities("telemetry_config.caCertPath", t.CACertPath); err != nil {
 		return err
@@ -561,7 +575,7 @@ func (i *importer) observation() error {
 
 func (i *importer) sampled(t *v1beta1.Telemetry) error {
 	if t.SamplingRate == "" {
-		i.OtelSamplingRate = 0
+		i.unsampled = true
 		return nil
 	}
 	if _, err := fmt.Sscanf(t.SamplingRate, "%g", &i.OtelSamplingRate); err != nil || i.OtelSamplingRate < 0 || i.OtelSamplingRate > 1 {

@@ -27,7 +27,9 @@ func (i *importer) outgoing() error {
 			return err
 		}
 	}
-	if h := c.HeaderForward; h != nil {
+	if h := c.HeaderForward; h != nil && c.RemoteURL == "" && len(h.Plain)+len(h.Secrets) > 0 {
+		i.say("header_forward: left out: headers are added for a server at a URL alone")
+	} else if h != nil {
 		i.forward = &v1beta1.HeaderForward{AddPlaintextHeaders: h.Plain}
 		for name, from := range h.Secrets {
 			ref, err := secretRef("remote-forward-headers-secret", from)

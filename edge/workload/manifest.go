@@ -3,10 +3,8 @@ package workload
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"net/netip"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -123,9 +121,11 @@ type draft struct {
 	audit     *v1beta1.Audit
 	hooks     *v1beta1.MCPWebhookConfigSpec
 
-	headers map[string]string // of telemetry
-	sealed  []v1beta1.SensitiveHeader
-	forward *v1beta1.HeaderForward
+	headers    map[string]string // of telemetry
+	sealed     []v1beta1.SensitiveHeader
+	attributes map[string]string // of telemetry, where they are no flag's
+	unsampled  bool              // nothing says which share of traces
+	forward    *v1beta1.HeaderForward
 
 	oidcSecret, exchangeSecret, bearer, loginSecret *v1beta1.SecretRef
 
@@ -308,10 +308,16 @@ func (d *draft) observed(s *set, f fields) {
 	}
 	spec := v1beta1.MCPTelemetryConfigSpec{OpenTelemetry: &v1beta1.OpenTelemetry{
 		Enabled: true, Endpoint: d.OtelEndpoint, Insecure: d.OtelInsecure, Headers: d.headers, SensitiveHeaders: d.sealed,
-		ResourceAttributes: pairs(splitList(d.OtelCustomAttributes)), UseLegacyAttributes: &d.OtelLegacyAttributes,
+		ResourceAttributes: d.attributes, UseLegacyAttributes: &d.OtelLegacyAttributes,
 	}}
+	if d.attributes == nil {
+		spec.OpenTelemetry.ResourceAttributes = pairs(splitList(d.OtelCustomAttributes))
+	}
 	if d.OtelEndpoint != "" {
 		spec.OpenTelemetry.Tracing = &v1beta1.Tracing{Enabled: d.OtelTracing, SamplingRate: strconv.FormatFloat(d.OtelSamplingRate, 'f', -1, 64)}
+		if d.unsampled {
+			spec.OpenTelemetry.Tracing.SamplingRate = ""
+		}
 		spec.OpenTelemetry.Metrics = &v1beta1.Metrics{Enabled: d.OtelMetrics}
 	}
 	if d.OtelPrometheus {
@@ -360,14 +366,6 @@ func pairs(texts []string) map[string]string {
 		m[name] = value
 	}
 	return m
-}
-
-// unpaired is the way back, in the order of the names.
-func unpaired(m map[string]string) (texts []string) {
-	for _, name := range slices.Sorted(maps.Keys(m)) {
-		texts = append(texts, name+"="+m[name])
-	}
-	return texts
 }
 
 // splitList takes values apart that commas divide.

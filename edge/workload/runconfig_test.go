@@ -149,6 +149,77 @@ func TestImportTelemetryAuthorities(t *testing.T) {
 	}
 }
 
+// What has no place in a workload is left out with a word, and a share of traces that nobody gave
+// stays the usual one.
+func TestImportSaysWhatIsLeftOut(t *testing.T) {
+	type m = map[string]any
+	for _, c := range []struct {
+		key   string
+		value any
+		said  string
+	}{
+		{"cmd_args", []string{"a"}, "cmd_args: left out"},
+		{"env_vars", m{"A": "b"}, "env_vars: left out"},
+		{"env_vars", m{"MCP_PORT": "80"}, ""}, // the reference's own
+		{"env_file_dir", "/env", "env_file_dir: left out"},
+		{"secrets", []string{"a,target=A"}, "secrets: left out"},
+		{"volumes", []string{"/a:/a"}, "volumes: left out"},
+		{"publish", []string{"80:80"}, "publish: left out"},
+		{"target_port", 80, "target_port: left out"},
+		{"telemetry_config", m{"endpoint": "a:4318", "serviceVersion": "1.2"}, "telemetry_config.serviceVersion: left out"},
+		{"telemetry_config", m{"endpoint": "a:4318"}, ""},
+	} {
+		if _, notes, err := Import("run.json", changed(t, c.key, c.value)); err != nil || noted(notes) != "" != (c.said != "") || !strings.Contains(noted(notes), c.said) {
+			t.Errorf("%s: %v, %q", c.key, err, noted(notes))
+		}
+	}
+	const image = `{"schema_version":"v0.1.0","name":"cat","image":"a.example/b:1","transport":"sse","header_forward":{"add_plaintext_headers":{"X-Team":"a"}}}`
+	if _, notes, err := Import("run.json", []byte(image)); err != nil || !strings.Contains(noted(notes), "header_forward: left out") {
+		t.Errorf("%v, %q", err, noted(notes))
+	}
+
+	for rate, section := range map[string]m{
+		"":      {"endpoint": "a:4318", "tracingEnabled": true, "customAttributes": m{"team": "a,b=c"}},
+		`"0.5"`: {"endpoint": "a:4318", "tracingEnabled": true, "samplingRate": "0.5", "customAttributes": m{"team": "a,b=c"}},
+	} {
+		manifest, _, err := Import("run.json", changed(t, "telemetry_config", section))
+		if err != nil || !strings.Contains(string(manifest), "team: a,b=c\n") || strings.Contains(string(manifest), "samplingRate: "+rate) != (rate != "") {
+			t.Errorf("%v\n%s", err, manifest)
+		}
+		if _, _, err := Check(manifest); err != nil {
+			t.Error(err)
+		}
+		written, _, err := Export(manifest, FormatRunConfig, ExportOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, _, err := Import("run.json", written); err != nil || string(again) != string(manifest) {
+			t.Errorf("%v\n%s\nwas\n%s", err, again, manifest)
+		}
+	}
+}
+
+// What a manifest says and a RunConfig has no key for is said.
+func TestExportSaysWhatIsLost(t *testing.T) {
+	const authorities = "caBundleRef: {configMapRef: {name: ca, key: a}}"
+	manifest := "apiVersion: weir.dev/v1beta1\nkind: MCPRemoteProxy\nmetadata: {name: crm}\nspec: {remoteUrl: 'https://mcp.example.com/mcp', transport: sse, allowPrivateEndpoint: true, oidcConfigRef: {name: company, audience: a}, telemetryConfigRef: {name: all}}\n" +
+		"---\napiVersion: weir.dev/v1beta1\nkind: MCPOIDCConfig\nmetadata: {name: company}\nspec: {type: inline, inline: {issuer: 'https://login.example.com', " + authorities + "}}\n" +
+		"---\napiVersion: weir.dev/v1beta1\nkind: MCPTelemetryConfig\nmetadata: {name: all}\nspec: {openTelemetry: {enabled: true, endpoint: 'a:4318', " + authorities + "}}\n"
+	_, notes, err := Export([]byte(manifest), FormatRunConfig, ExportOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"spec.allowPrivateEndpoint", "the caBundleRef of MCPOIDCConfig/company", "the caBundleRef of MCPTelemetryConfig/all"} {
+		if !strings.Contains(noted(notes), "no key for "+want) {
+			t.Errorf("there is no %q in %q", want, noted(notes))
+		}
+	}
+	private := strings.ReplaceAll(manifest, "mcp.example.com", "10.0.0.1")
+	if _, notes, err := Export([]byte(private), FormatRunConfig, ExportOptions{}); err != nil || strings.Contains(noted(notes), "allowPrivateEndpoint") {
+		t.Errorf("%v, %s", err, noted(notes))
+	}
+}
+
 // changed is a RunConfig with a key changed.
 func changed(t *testing.T, key string, value any) []byte {
 	t.Helper()
@@ -357,6 +428,47 @@ func TestExportOfInlinePolicies(t *testing.T) {
 	}
 	if !slices.ContainsFunc(notes, func(n Note) bool { return n.Refused && strings.Contains(n.Text, "spec.authzConfig") }) {
 		t.Errorf("%s\n%s", noted(notes), text)
+	}
+}
+
+// What a workload refers to is written, wherever it stands in the file, and nothing in its place.
+func TestExportOfWhatIsReferredTo(t *testing.T) {
+	const (
+		object  = "---\napiVersion: weir.dev/v1beta1\nkind: "
+		config  = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: "
+		profile = "  permissionProfile: {type: configmap, name: prof, key: p.json}\n"
+	)
+	for name, c := range map[string]struct {
+		spec, objects string
+		has, lacks    string
+		refused       string
+	}{
+		"profile":       {profile, config + "ca}\ndata: {p.json: '{\"read\": [\"/wrong\"]}'}\n" + config + "prof}\ndata: {p.json: '{\"network\": {\"outbound\": {\"allow_host\": [\"right.example\"]}}}'}\n", "right.example", "/wrong", ""},
+		"no such key":   {profile, config + "prof}\ndata: {q.json: '{}'}\n", "", "permission_profile", "there is no key p.json of a ConfigMap prof"},
+		"policies":      {"  authzConfigRef: {name: mine}\n", object + "MCPAuthzConfig\nmetadata: {name: wrong}\nspec: {type: cedarv1, config: {policies: ['permit(principal, action, resource);']}}\n" + object + "MCPAuthzConfig\nmetadata: {name: mine}\nspec: {type: cedarv1, config: {policies: ['forbid(principal, action, resource);']}}\n", "forbid(", "permit(", ""},
+		"no reference":  {"", object + "MCPToolConfig\nmetadata: {name: wrong}\nspec: {toolsFilter: [wrong]}\n", "", "wrong", ""},
+		"of a cluster":  {"  oidcConfigRef: {name: mine, audience: a}\n", object + "MCPOIDCConfig\nmetadata: {name: mine}\nspec: {type: kubernetesServiceAccount}\n", "", "oidc_config", "nobody would be asked who they are"},
+		"two telemetry": {"  telemetryConfigRef: {name: mine}\n", object + "MCPTelemetryConfig\nmetadata: {name: wrong}\nspec: {openTelemetry: {enabled: true, endpoint: 'wrong:4318', headers: {Authorization: planted}}}\n" + object + "MCPTelemetryConfig\nmetadata: {name: mine}\nspec: {openTelemetry: {enabled: true, endpoint: 'right:4318', headers: {Authorization: planted}}}\n", "right:4318", "wrong", ""},
+	} {
+		manifest := append(describe("crm", c.spec), c.objects...)
+		text, notes, err := Export(manifest, FormatRunConfig, ExportOptions{})
+		if err != nil || !strings.Contains(string(text), c.has) || strings.Contains(string(text), c.lacks) {
+			t.Errorf("%s: %v\n%s\n%s", name, err, text, noted(notes))
+		}
+		if got := slices.ContainsFunc(notes, func(n Note) bool { return n.Refused && strings.Contains(n.Text, c.refused) }); got != (c.refused != "") {
+			t.Errorf("%s: %s", name, noted(notes))
+		}
+		if again, _, err := Import("crm.json", text); err != nil || !strings.Contains(string(again), c.has) || strings.Contains(string(again), c.lacks) {
+			t.Errorf("%s: imported: %v\n%s", name, err, again)
+		}
+		for _, format := range Formats() {
+			if text, _, err := Export(manifest, format, ExportOptions{}); err != nil || strings.Contains(string(text), "planted") {
+				t.Errorf("%s: %s: %v\n%s", name, format, err, text)
+			}
+		}
+		if text := Shown(manifest); strings.Contains(text, "planted") {
+			t.Errorf("%s: people are shown\n%s", name, text)
+		}
 	}
 }
 

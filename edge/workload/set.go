@@ -91,6 +91,7 @@ func readSet(file string, data []byte) (*set, error) {
 		return nil, &Error{Code: CodeInvalid, Message: err.Error()}
 	}
 	s := &set{}
+	var rest []metav1.Object
 	for _, o := range read.Objects {
 		switch k := o.Value.(type) {
 		case *compile.Secret:
@@ -101,49 +102,52 @@ func readSet(file string, data []byte) (*set, error) {
 			if s.server != nil || s.proxy != nil {
 				return nil, &Error{Code: CodeInvalid, Message: o.Origin + ": " + o.Ref().String() + " is a second workload", Next: "give each a file of its own"}
 			}
-			s.keep(o.Value)
+			s.server, _ = k.(*v1beta1.MCPServer)
+			s.proxy, _ = k.(*v1beta1.MCPRemoteProxy)
+		case *v1beta1.MCPGroup: // whoever keeps workloads has the groups
 		default:
-			if !s.keep(o.Value) {
-				s.more = append(s.more, o.Value)
-			}
+			rest = append(rest, o.Value)
 		}
 	}
 	if s.server == nil && s.proxy == nil {
 		return nil, &Error{Code: CodeInvalid, Message: file + " describes no workload: it has neither an MCPServer nor an MCPRemoteProxy", Next: "`weir export NAME` shows one"}
 	}
+	for _, o := range rest {
+		if !s.keep(o) {
+			s.more = append(s.more, o)
+		}
+	}
+	s.settle()
 	return s, nil
 }
 
-// keep puts an object into the one field of the set that is of its kind; false where there is
-// none, or one is there.
+// keep puts an object that the workload refers to into the one field of the set that is of its
+// kind; false for another one: it may be of somebody else, and say something else.
 func (s *set) keep(o metav1.Object) bool {
+	f := s.fields()
+	is := func(ref *v1beta1.NameRef) bool { return ref != nil && ref.Name == o.GetName() }
 	switch k := o.(type) {
-	case *v1beta1.MCPServer:
-		return first(&s.server, k)
-	case *v1beta1.MCPRemoteProxy:
-		return first(&s.proxy, k)
 	case *v1beta1.MCPOIDCConfig:
-		return first(&s.oidc, k)
+		return first(&s.oidc, k, *f.oidc != nil && (*f.oidc).Name == k.Name)
 	case *v1beta1.MCPAuthzConfig:
-		return first(&s.authz, k)
+		return first(&s.authz, k, is(*f.authz))
 	case *v1beta1.MCPExternalAuthConfig:
-		return first(&s.auth, k)
+		return first(&s.auth, k, is(*f.auth))
 	case *v1beta1.MCPToolConfig:
-		return first(&s.tools, k)
+		return first(&s.tools, k, is(*f.tools))
 	case *v1beta1.MCPTelemetryConfig:
-		return first(&s.telemetry, k)
+		return first(&s.telemetry, k, *f.telemetry != nil && (*f.telemetry).Name == k.Name)
 	case *v1beta1.MCPWebhookConfig:
-		return first(&s.webhooks, k)
+		return first(&s.webhooks, k, is(*f.webhooks))
 	case *compile.ConfigMap:
-		return first(&s.profile, k)
-	case *v1beta1.MCPGroup:
-		return true // whoever keeps workloads has the groups
+		p := s.server != nil && s.server.Spec.PermissionProfile != nil
+		return first(&s.profile, k, p && s.server.Spec.PermissionProfile.Type == v1beta1.ProfileConfigMap && s.server.Spec.PermissionProfile.Name == k.Name)
 	}
 	return false
 }
 
-func first[T any](at **T, o *T) bool {
-	if *at != nil {
+func first[T any](at **T, o *T, referred bool) bool {
+	if *at != nil || !referred {
 		return false
 	}
 	*at = o
@@ -197,13 +201,6 @@ func writeObject(o metav1.Object) ([]byte, error) {
 // inClear calls f with each value that stands in the set in clear though its name reads like that
 // of a secret, and puts what it returns in its place.
 func (s *set) inClear(f func(name, value string) string) {
-	if s.server != nil {
-		for i, v := range s.server.Spec.Env {
-			if ReadsLikeSecret(v.Name) {
-				s.server.Spec.Env[i].Value = f(v.Name, v.Value)
-			}
-		}
-	}
 	headers := func(all map[string]string) {
 		for _, name := range slices.Sorted(maps.Keys(all)) {
 			if headerReadsLikeSecret(name) {
@@ -211,11 +208,27 @@ func (s *set) inClear(f func(name, value string) string) {
 			}
 		}
 	}
-	if s.proxy != nil && s.proxy.Spec.HeaderForward != nil {
-		headers(s.proxy.Spec.HeaderForward.AddPlaintextHeaders)
-	}
-	if s.telemetry != nil && s.telemetry.Spec.OpenTelemetry != nil {
-		headers(s.telemetry.Spec.OpenTelemetry.Headers)
+	for _, o := range s.objects() { // also of those beside the workload's own
+		switch k := o.(type) {
+		case *v1beta1.MCPServer:
+			for i, v := range k.Spec.Env {
+				if ReadsLikeSecret(v.Name) {
+					k.Spec.Env[i].Value = f(v.Name, v.Value)
+				}
+			}
+		case *v1beta1.MCPRemoteProxy:
+			if k.Spec.HeaderForward != nil {
+				headers(k.Spec.HeaderForward.AddPlaintextHeaders)
+			}
+		case *v1beta1.MCPServerEntry:
+			if k.Spec.HeaderForward != nil {
+				headers(k.Spec.HeaderForward.AddPlaintextHeaders)
+			}
+		case *v1beta1.MCPTelemetryConfig:
+			if k.Spec.OpenTelemetry != nil {
+				headers(k.Spec.OpenTelemetry.Headers)
+			}
+		}
 	}
 }
 

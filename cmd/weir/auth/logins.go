@@ -5,12 +5,12 @@ package auth
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"time"
 
+	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/cmd/weir/show"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/oauth"
@@ -83,9 +83,7 @@ func WriteJSON(w io.Writer, all []login.Kept) error {
 		first := i == 0 || all[i-1].URL != k.URL
 		rows = append(rows, row{k.URL, k.Issuer, k.Resource, k.Client.ID, k.Client.How, append([]string{}, k.Tokens.Scopes...), k.Tokens.Expires.UTC(), k.Tokens.Refresh != "", k.Since, append([]string{}, k.Settings.Flags()...), first})
 	}
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(rows)
+	return cli.PrintJSON(w, rows, "  ")
 }
 
 // Logout forgets the logins to the URL that args has, or all logins where it has none; see

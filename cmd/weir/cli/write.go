@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,7 +12,8 @@ import (
 )
 
 // WriteFile writes a file that the user named: it is there whole, or as it was. A link stays and
-// leads to it, and what is no file, such as /dev/stdout or a named pipe, is written to.
+// leads to it, and what is no file, such as /dev/stdout or a named pipe, is written to. A file has
+// the mode as far as the umask lets it, and no more than it had before.
 func WriteFile(path string, text []byte, mode fs.FileMode) error {
 	info, err := os.Stat(path)
 	switch {
@@ -22,6 +24,9 @@ func WriteFile(path string, text []byte, mode fs.FileMode) error {
 	case err == nil && !info.Mode().IsRegular():
 		err = os.WriteFile(path, text, mode)
 	default:
+		if err == nil {
+			mode &= info.Mode().Perm()
+		}
 		if real, err := filepath.EvalSymlinks(path); err == nil {
 			path = real
 		}
@@ -35,14 +40,14 @@ func WriteFile(path string, text []byte, mode fs.FileMode) error {
 }
 
 func replace(path string, text []byte, mode fs.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	f, err := os.OpenFile(filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"-"+rand.Text()), os.O_CREATE|os.O_WRONLY|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}
 	defer os.Remove(f.Name()) // gone by then, when all went well
 	_, err = f.Write(text)
 	if err == nil {
-		err = errors.Join(f.Sync(), f.Chmod(mode))
+		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err

@@ -46,6 +46,17 @@ func TestWriteFile(t *testing.T) {
 		t.Errorf("the pipe brought %q, %v", text, err)
 	}
 
+	// Nobody reads more than they could before, or than the umask lets them.
+	defer syscall.Umask(syscall.Umask(0o027))
+	if err := errors.Join(os.WriteFile(in("private"), nil, 0o600), WriteFile(in("private"), nil, 0o666), WriteFile(in("begun"), nil, 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]fs.FileMode{"private": 0o600, "begun": 0o640} {
+		if info, err := os.Stat(in(name)); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v; want %v", name, info.Mode(), err, want)
+		}
+	}
+
 	for path, said := range map[string]string{"": "no file is named", dir: "is a directory: name a file in it", in("none/file"): in("none/file") + ": no such file"} {
 		if err := WriteFile(path, nil, 0o600); err == nil || !strings.Contains(err.Error(), said) {
 			t.Errorf("%q: %v, want %q", path, err, said)

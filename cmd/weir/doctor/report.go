@@ -1,11 +1,11 @@
 package doctor
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 
+	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/cmd/weir/show"
 	"github.com/weir-edge/weir/edge"
 )
@@ -120,16 +120,13 @@ func (fs Findings) Write(w io.Writer, asJSON bool) error {
 		for i, f := range fs {
 			steps[i] = taken{f.Step, f.Subject, f.Level != edge.LevelProblem, f.Level.String(), f.Class, f.Cause, f.Next, f.Detail}
 		}
-		encoder := json.NewEncoder(w)
-		encoder.SetEscapeHTML(false)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(struct {
+		return cli.PrintJSON(w, struct {
 			OK       bool    `json:"ok"`
 			ExitCode int     `json:"exitCode"`
 			Problems int     `json:"problems"`
 			Warnings int     `json:"warnings"`
 			Steps    []taken `json:"steps"`
-		}{problems == 0, fs.ExitCode(), problems, warnings, steps})
+		}{problems == 0, fs.ExitCode(), problems, warnings, steps}, "  ")
 	}
 	for _, c := range fs {
 		if c.Level == edge.LevelOK {

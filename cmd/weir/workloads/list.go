@@ -51,6 +51,9 @@ more than the names of the workloads, and their status is unknown.`,
 		Args:              cli.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkGroup(cmd); err != nil {
+				return err
+			}
 			for _, label := range w.labels {
 				if name, _, ok := strings.Cut(label, "="); !ok || name == "" {
 					return cli.Usagef("--label %s: write NAME=VALUE, such as team=blue", cli.Brief(label))

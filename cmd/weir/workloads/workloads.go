@@ -130,7 +130,10 @@ func (s *selection) add(a *Commands, cmd *cobra.Command) {
 	f.BoolVar(&s.lenient, "ignore-missing", false, "a name that no workload has is no mistake")
 	a.CompleteGroups(cmd, "group")
 	cmd.ValidArgsFunction = a.Complete(true)
-	cmd.Args = func(_ *cobra.Command, names []string) error {
+	cmd.Args = func(cmd *cobra.Command, names []string) error {
+		if err := checkGroup(cmd); err != nil {
+			return err
+		}
 		given := 0
 		for _, is := range []bool{len(names) > 0, s.all, s.group != ""} {
 			if is {
@@ -150,6 +153,15 @@ func (s *selection) add(a *Commands, cmd *cobra.Command) {
 		}
 		return cli.Usagef("names, --all and --group are three ways to say what is meant: leave two out")
 	}
+}
+
+// checkGroup refuses a --group that was given nothing, as by a variable of the shell that is not
+// set: more would be meant than those of one group.
+func checkGroup(cmd *cobra.Command) error {
+	if f := cmd.Flags().Lookup("group"); f.Changed && f.Value.String() == "" {
+		return cli.Usagef("--group: it is empty: name a group, or leave it out")
+	}
+	return nil
 }
 
 // of returns the workloads that are meant, and an error for each that is not there. m is nil
