@@ -7,6 +7,7 @@ import (
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/route"
 	"github.com/weir-edge/weir/edge/session"
+	"github.com/weir-edge/weir/filters/authz"
 )
 
 // host returns the server as its sessions see it.
@@ -23,6 +24,21 @@ func (s *server) host() *session.Host {
 		TakeTask: func(t session.Task) bool {
 			return s.TakeTask(route.Task{Owner: t.Owner, ID: t.ID, Backend: t.Backend})
 		},
+	}
+	if s.store == nil { // else it has what policies judge tasks by
+		h.Judged = func() (all []session.Judged) {
+			shared, release := s.edge.world.share(s.Name)
+			defer release()
+			for _, t := range authz.Remembered(shared, s.edge.world.memory) {
+				all = append(all, session.Judged{Server: s.Name, Owner: t.Owner, Key: t.Key, Call: t.Value, Until: t.Until})
+			}
+			return all
+		}
+		h.TakeJudged = func(t session.Judged) bool {
+			shared, release := s.edge.world.share(s.Name)
+			defer release()
+			return authz.Remember(shared, s.edge.world.memory, authz.Task{Owner: t.Owner, Key: t.Key, Value: t.Call, Until: t.Until})
+		}
 	}
 	if s.guest != nil {
 		h.End = s.guest.SessionEnd

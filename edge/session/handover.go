@@ -57,6 +57,7 @@ const (
 	kindHello   = "hello"   // begins what is handed over; the body is handedEdge
 	kindKey     = "key"     // the body is a key of states
 	kindTasks   = "tasks"   // the body is an array of Task
+	kindJudged  = "judged"  // the body is a Judged
 	kindSession = "session" // the body is a handedSession
 	kindLog     = "log"     // what a stream has carried; Event is its name
 	kindAll     = "all"     // there is no more; between processes that run, it is answered with kindKept
@@ -95,6 +96,15 @@ type Task struct {
 	Owner   string `json:"owner"`
 	ID      string `json:"id"`
 	Backend string `json:"backend"`
+}
+
+// Judged is by what policies judge a task, as another process is told it.
+type Judged struct {
+	Server string          `json:"server"`
+	Owner  string          `json:"owner"`
+	Key    string          `json:"key"`
+	Call   json.RawMessage `json:"call"`
+	Until  time.Time       `json:"until"`
 }
 
 // leftOver is what the new process did not take: a session, or what it has with
@@ -193,11 +203,29 @@ func (ss *Sessions) HandOver(rw io.ReadWriter) (err error) {
 			did.tasks += len(some)
 		}
 	}
+	bytes := 0
+	for _, s := range ss.o.Servers() {
+		if s.Judged == nil {
+			continue
+		}
+		for _, one := range s.Judged() {
+			text := encoded(one)
+			if bytes += len(text); bytes > maxHandedBytes/4 {
+				did.leave("a task of server %s: policies judge all of them by more than %d bytes", one.Server, maxHandedBytes/4)
+				continue
+			}
+			switch err := frame(rw, relay.Message{Kind: kindJudged}, text); {
+			case errors.Is(err, errTooLargeToHand):
+				did.leave("a task of server %s: %v", one.Server, err)
+			case err != nil:
+				return err
+			}
+		}
+	}
 	// 3. Sessions, those first that were used last, and what their streams carried.
 	all := ss.every()
 	slices.SortFunc(all, func(a, b *Session) int { return cmp.Compare(b.used.Load(), a.used.Load()) })
 	went := make(map[string]handed, len(all))
-	bytes := 0
 	for _, s := range all {
 		if s.older.Load() {
 			did.leave("a session of server %s: it ends with its stream of the older transport", s.Server)

@@ -26,6 +26,7 @@ type inheritance struct {
 	from     handedEdge
 	keys     [][]byte
 	tasks    []Task
+	judged   []Judged
 	sessions []handedSession
 	logs     []handedLog
 }
@@ -68,6 +69,11 @@ func readInheritance(r io.Reader) (*inheritance, error) {
 			if err = json.Unmarshal(body, &some); err == nil {
 				in.tasks = append(in.tasks, some...)
 			}
+		case kindJudged:
+			var one Judged
+			if err = json.Unmarshal(body, &one); err == nil {
+				in.judged = append(in.judged, one)
+			}
 		case kindSession:
 			var one handedSession
 			if err = json.Unmarshal(body, &one); err == nil {
@@ -106,6 +112,11 @@ func (ss *Sessions) inherit(in *inheritance) (left []leftOver) {
 	for _, t := range in.tasks {
 		if s := servers[t.Server]; s != nil && s.TakeTask(t) {
 			did.tasks++
+		}
+	}
+	for _, t := range in.judged {
+		if s := servers[t.Server]; s != nil && s.TakeJudged != nil && !s.TakeJudged(t) {
+			did.leave("by what policies judge a task of server %s", t.Server)
 		}
 	}
 	for i := range in.sessions {

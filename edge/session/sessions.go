@@ -88,6 +88,11 @@ type Host struct {
 	// such backend.
 	Tasks    func() []Task
 	TakeTask func(Task) bool
+
+	// Judged returns by what policies judge tasks, and TakeJudged adds one; nil where a store
+	// has it. It reports false if there is no room for it.
+	Judged     func() []Judged
+	TakeJudged func(Judged) bool
 }
 
 // backend returns the backend of a name; nil for none.

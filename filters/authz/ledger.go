@@ -2,6 +2,9 @@ package authz
 
 import (
 	"container/list"
+	"context"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -99,6 +102,36 @@ func (l *Ledger) forget(n *noted) string {
 		delete(l.of, n.Owner)
 	}
 	return n.Key
+}
+
+// Remembered returns the tasks that the filters of a server remember in store, the last used one
+// last. shared is what its parts have in common.
+func Remembered(shared *edge.Shared, store edge.Store) (all []Task) {
+	l, _ := shared.Look(ledgerKey{}).(*Ledger)
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	for e := l.all.Back(); e != nil; e = e.Prev() {
+		all = append(all, e.Value.(*noted).Task)
+	}
+	l.mu.Unlock()
+	for i := range all {
+		all[i].Value, _ = store.Get(context.Background(), all[i].Key)
+	}
+	return slices.DeleteFunc(all, func(one Task) bool { return one.Value == nil }) // its lifetime is over
+}
+
+// Remember has the filters of a server remember a task that those of another process did, if
+// there are any. It reports false if they cannot.
+func Remember(shared *edge.Shared, store edge.Store, one Task) bool {
+	l, _ := shared.Look(ledgerKey{}).(*Ledger)
+	left := time.Until(one.Until)
+	if l == nil || left <= 0 {
+		return true
+	}
+	return left <= taskLong && strings.HasPrefix(one.Key, taskPrefix) &&
+		(&tasks{store: store, ledger: l}).put(context.Background(), one, left) == nil
 }
 
 // used notes that a task is in use, and reports whether it is there.

@@ -78,3 +78,46 @@ func TestLedger(t *testing.T) {
 		t.Errorf("%d tasks of %d bytes, %d by key, %d of %d bytes of all owners", n, l.all.bytes, len(l.byKey), count, bytes)
 	}
 }
+
+// What one process remembers another goes on with, in its order and for as long as it would
+// have been there; it takes nothing else into its store.
+func TestRemembered(t *testing.T) {
+	set, shared, ada := policies(t, permitAll), &edge.Shared{}, person("ada", nil)
+	store, other := kv.Memory(kv.Limits{}), kv.Memory(kv.Limits{})
+	t.Cleanup(func() { _, _ = store.Close(), other.Close() })
+	h := open(t, set, Options{}, edge.Env{Store: store, Shared: shared})
+	for _, id := range []string{"a", "b", "c"} {
+		h.room.result = `{"task":{"taskId":"` + id + `","ttl":60000}}`
+		h.call(ada, "slow", `{}`)
+	}
+	all := Remembered(shared, store)
+	if len(all) != 3 || all[0].Key == all[1].Key || time.Until(all[0].Until) < taskShort || time.Until(all[0].Until) > taskShort+time.Minute {
+		t.Fatalf("%+v", all)
+	}
+	if err := store.Delete(t.Context(), all[1].Key); err != nil || len(Remembered(shared, store)) != 2 {
+		t.Error("what the store has no longer is told")
+	}
+	heirs := &edge.Shared{}
+	if !Remember(heirs, other, all[0]) || Remembered(heirs, other) != nil {
+		t.Error("a task is kept for a server without policies")
+	}
+	heir := open(t, set, Options{}, edge.Env{Store: other, Shared: heirs})
+	for _, one := range []Task{
+		{Key: "another's", Value: []byte("{}"), Until: all[0].Until}, {Key: all[0].Key, Value: []byte("{}"), Until: time.Now().Add(2 * taskLong)},
+	} {
+		if Remember(heirs, other, one) {
+			t.Errorf("%+v is kept", one)
+		}
+	}
+	for _, one := range all {
+		if !Remember(heirs, other, one) {
+			t.Errorf("%+v is not kept", one)
+		}
+	}
+	if got := Remembered(heirs, other); len(got) != 3 || got[0].Key != all[0].Key || got[2].Key != all[2].Key || time.Until(got[0].Until) > taskShort+time.Minute {
+		t.Errorf("%+v", got)
+	}
+	if !heir.passes(message(t, ada, "tasks/get", `{"taskId":"b"}`)) || heir.passes(message(t, person("eve", nil), "tasks/get", `{"taskId":"b"}`)) {
+		t.Error(heir.why)
+	}
+}

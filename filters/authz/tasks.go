@@ -45,10 +45,12 @@ type made struct {
 	Cut       bool            `json:"cut,omitempty"` // it had arguments that are not kept
 }
 
+const taskPrefix = "weir:authz:task:"
+
 func taskKey(x *edge.Exchange, id string) string {
 	h := sha256.New()
 	write(h, x.Server, x.Identity.Principal(), id)
-	return "weir:authz:task:" + hex.EncodeToString(h.Sum(nil))
+	return taskPrefix + hex.EncodeToString(h.Sum(nil))
 }
 
 // remember keeps what a call asked for when its answer is a task (2025-11-25
