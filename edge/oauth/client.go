@@ -125,7 +125,7 @@ func (c *Client) transport(config *tls.Config, private bool, proxy func(*http.Re
 		dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 			conn, err := c.options.Dial(ctx, network, address)
 			if err != nil {
-				err = dialError{err}
+				err = fmt.Errorf("%w: %w", errDial, err)
 			}
 			return conn, err
 		}
@@ -355,28 +355,20 @@ func (c *Client) once(ctx context.Context, r *Request, to *url.URL) (*Response, 
 	return &Response{Status: resp.StatusCode, Header: resp.Header, Body: body}, nil
 }
 
-// dialError is an error of Options.Dial, in which no peer has a say.
-type dialError struct{ error }
+// errDial is in each error of Options.Dial, in which no peer has a say.
+var errDial = errors.New("connect")
 
-func (e dialError) Unwrap() error { return e.error }
+func is[T error](err error) bool { _, ok := errors.AsType[T](err); return ok }
 
 // Unsaid is an error of an HTTP transport as a log may tell it. Those of names, connections,
 // certificates and time are as they were. Any other may quote what the peer wrote, which may
 // be a token in a broken header, and is told without.
 func Unsaid(err error) error {
-	var (
-		late        net.Error
-		connection  *net.OpError
-		name        *net.DNSError
-		dialed      dialError
-		certificate *tls.CertificateVerificationError
-		record      tls.RecordHeaderError
-	)
+	late, _ := errors.AsType[net.Error](err)
 	switch text := err.Error(); {
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.As(err, &late) && late.Timeout(),
-		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
-		errors.As(err, &connection), errors.As(err, &name), errors.As(err, &dialed),
-		errors.As(err, &certificate), errors.As(err, &record), strings.HasPrefix(text, "tls: "):
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), late != nil && late.Timeout(),
+		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, errDial), is[*net.OpError](err), is[*net.DNSError](err),
+		is[*tls.CertificateVerificationError](err), is[tls.RecordHeaderError](err), strings.HasPrefix(text, "tls: "):
 		return err
 	case strings.Contains(text, `malformed HTTP response "\x15\x03`): // an alert of TLS
 		return errors.New("it speaks TLS, and its URL does not say so")

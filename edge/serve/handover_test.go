@@ -638,7 +638,7 @@ func TestZ12HandOverOfSomethingElse(t *testing.T) {
 			session(strings.Replace(good, `"used"`, `"owner":"somebody","used"`, 1)) + frame(`{"k":"all"}`+"\n"), log: "left=6"},
 		"strange things of a session": {first: "S2", sessions: 1, log: "is begun again", says: hello +
 			session(strings.Replace(good, `"used":1`, `"used":9223372036854775807,"upstream":{"back":{"id":"a\r\nb","version":"2025-11-25"},"gone":{}}`, 1)) +
-			frame(`{"k":"log","s":"x","e":"y"}`+"\nz") + frame(`{"k":"later"}`+"\n") + frame(`{"k":"tasks"}`+"\n"+`[{"server":"x"}]`) + frame(`{"k":"judged"}`+"\n"+`{"server":"x"}`) + frame(`{"k":"all"}`+"\n")},
+			frame(`{"k":"log","s":"x","e":"y"}`+"\nz") + frame(`{"k":"later"}`+"\n") + frame(`{"k":"tasks"}`+"\n"+`[{"server":"x"}]`) + frame(`{"k":"tasks"}`+"\n"+`[{"server":"edgetest","key":"x","call":{}}]`) + frame(`{"k":"all"}`+"\n")},
 		"a process that hands over no sessions": {first: "S", log: "hands over no sessions"},
 	} {
 		t.Run(name, func(t *testing.T) {

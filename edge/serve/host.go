@@ -19,26 +19,17 @@ func (s *server) host() *session.Host {
 			for _, t := range s.Tasks() {
 				all = append(all, session.Task{Server: s.Name, Owner: t.Owner, ID: t.ID, Backend: t.Backend})
 			}
+			for _, t := range authz.Remembered(s.judging, s.edge.world.memory) {
+				all = append(all, session.Task{Server: s.Name, Owner: t.Owner, Key: t.Key, Call: t.Value, Until: t.Until})
+			}
 			return all
 		},
 		TakeTask: func(t session.Task) bool {
+			if t.Key != "" {
+				return s.store == nil && authz.Remember(s.judging, s.edge.world.memory, authz.Task{Owner: t.Owner, Key: t.Key, Value: t.Call, Until: t.Until})
+			}
 			return s.TakeTask(route.Task{Owner: t.Owner, ID: t.ID, Backend: t.Backend})
 		},
-	}
-	if s.store == nil { // else it has what policies judge tasks by
-		h.Judged = func() (all []session.Judged) {
-			shared, release := s.edge.world.share(s.Name)
-			defer release()
-			for _, t := range authz.Remembered(shared, s.edge.world.memory) {
-				all = append(all, session.Judged{Server: s.Name, Owner: t.Owner, Key: t.Key, Call: t.Value, Until: t.Until})
-			}
-			return all
-		}
-		h.TakeJudged = func(t session.Judged) bool {
-			shared, release := s.edge.world.share(s.Name)
-			defer release()
-			return authz.Remember(shared, s.edge.world.memory, authz.Task{Owner: t.Owner, Key: t.Key, Value: t.Call, Until: t.Until})
-		}
 	}
 	if s.guest != nil {
 		h.End = s.guest.SessionEnd

@@ -57,7 +57,6 @@ const (
 	kindHello   = "hello"   // begins what is handed over; the body is handedEdge
 	kindKey     = "key"     // the body is a key of states
 	kindTasks   = "tasks"   // the body is an array of Task
-	kindJudged  = "judged"  // the body is a Judged
 	kindSession = "session" // the body is a handedSession
 	kindLog     = "log"     // what a stream has carried; Event is its name
 	kindAll     = "all"     // there is no more; between processes that run, it is answered with kindKept
@@ -90,21 +89,16 @@ type handedSession struct {
 	Upstream     map[string]backend.Handed `json:"upstream,omitempty"`
 }
 
-// Task is where a task is, as another process is told it.
+// Task is where a task is, as another process is told it; or, where it has a key, by what
+// policies judge one, and until when.
 type Task struct {
-	Server  string `json:"server"`
-	Owner   string `json:"owner"`
-	ID      string `json:"id"`
-	Backend string `json:"backend"`
-}
-
-// Judged is by what policies judge a task, as another process is told it.
-type Judged struct {
-	Server string          `json:"server"`
-	Owner  string          `json:"owner"`
-	Key    string          `json:"key"`
-	Call   json.RawMessage `json:"call"`
-	Until  time.Time       `json:"until"`
+	Server  string          `json:"server"`
+	Owner   string          `json:"owner"`
+	ID      string          `json:"id,omitempty"`
+	Backend string          `json:"backend,omitempty"`
+	Key     string          `json:"key,omitempty"`
+	Call    json.RawMessage `json:"call,omitempty"`
+	Until   time.Time       `json:"until,omitzero"`
 }
 
 // leftOver is what the new process did not take: a session, or what it has with
@@ -195,30 +189,18 @@ func (ss *Sessions) HandOver(rw io.ReadWriter) (err error) {
 			return err
 		}
 	}
-	for _, s := range ss.o.Servers() {
-		for some := range slices.Chunk(s.Tasks(), 200) {
-			if err := frame(rw, relay.Message{Kind: kindTasks}, encoded(some)); err != nil {
-				return err
-			}
-			did.tasks += len(some)
-		}
-	}
 	bytes := 0
 	for _, s := range ss.o.Servers() {
-		if s.Judged == nil {
-			continue
-		}
-		for _, one := range s.Judged() {
-			text := encoded(one)
-			if bytes += len(text); bytes > maxHandedBytes/4 {
-				did.leave("a task of server %s: policies judge all of them by more than %d bytes", one.Server, maxHandedBytes/4)
-				continue
-			}
-			switch err := frame(rw, relay.Message{Kind: kindJudged}, text); {
+		for _, one := range s.Tasks() {
+			text := encoded([]Task{one})
+			bytes += len(text)
+			switch err := frame(rw, relay.Message{Kind: kindTasks}, text); {
 			case errors.Is(err, errTooLargeToHand):
 				did.leave("a task of server %s: %v", one.Server, err)
 			case err != nil:
 				return err
+			case one.Key == "":
+				did.tasks++
 			}
 		}
 	}

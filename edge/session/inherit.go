@@ -26,7 +26,6 @@ type inheritance struct {
 	from     handedEdge
 	keys     [][]byte
 	tasks    []Task
-	judged   []Judged
 	sessions []handedSession
 	logs     []handedLog
 }
@@ -69,11 +68,6 @@ func readInheritance(r io.Reader) (*inheritance, error) {
 			if err = json.Unmarshal(body, &some); err == nil {
 				in.tasks = append(in.tasks, some...)
 			}
-		case kindJudged:
-			var one Judged
-			if err = json.Unmarshal(body, &one); err == nil {
-				in.judged = append(in.judged, one)
-			}
 		case kindSession:
 			var one handedSession
 			if err = json.Unmarshal(body, &one); err == nil {
@@ -110,13 +104,8 @@ func (ss *Sessions) inherit(in *inheritance) (left []leftOver) {
 	ss.o.TakeKeys(in.keys)
 	servers := ss.o.Servers()
 	for _, t := range in.tasks {
-		if s := servers[t.Server]; s != nil && s.TakeTask(t) {
+		if s := servers[t.Server]; s != nil && s.TakeTask(t) && t.Key == "" {
 			did.tasks++
-		}
-	}
-	for _, t := range in.judged {
-		if s := servers[t.Server]; s != nil && s.TakeJudged != nil && !s.TakeJudged(t) {
-			did.leave("by what policies judge a task of server %s", t.Server)
 		}
 	}
 	for i := range in.sessions {

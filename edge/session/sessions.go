@@ -84,15 +84,10 @@ type Host struct {
 	// End tells programs that a session has ended; nil if none wants to know.
 	End func(*edge.Session)
 
-	// Tasks returns the known tasks, and TakeTask adds one. It reports false if there is no
-	// such backend.
+	// Tasks returns the known tasks, and by what policies judge tasks; TakeTask adds one. It
+	// reports false if there is no such backend.
 	Tasks    func() []Task
 	TakeTask func(Task) bool
-
-	// Judged returns by what policies judge tasks, and TakeJudged adds one; nil where a store
-	// has it. It reports false if there is no room for it.
-	Judged     func() []Judged
-	TakeJudged func(Judged) bool
 }
 
 // backend returns the backend of a name; nil for none.
