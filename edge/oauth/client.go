@@ -122,7 +122,13 @@ func (c *Client) transport(config *tls.Config, private bool, proxy func(*http.Re
 	}
 	dial := dialer.DialContext
 	if c.options.Dial != nil {
-		dial = c.options.Dial
+		dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := c.options.Dial(ctx, network, address)
+			if err != nil {
+				err = fmt.Errorf("%w: %w", errDial, err)
+			}
+			return conn, err
+		}
 	}
 	return &http.Transport{
 		Proxy:                  proxy,
@@ -333,7 +339,7 @@ func (c *Client) once(ctx context.Context, r *Request, to *url.URL) (*Response, 
 	}
 	resp, err := through.RoundTrip(req)
 	if err != nil {
-		return nil, err
+		return nil, Unsaid(err)
 	}
 	defer resp.Body.Close()
 	if e := resp.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
@@ -341,12 +347,33 @@ func (c *Client) once(ctx context.Context, r *Request, to *url.URL) (*Response, 
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, r.MaxBody+1))
 	if err != nil {
-		return nil, fmt.Errorf("read the answer: %w", err)
+		return nil, fmt.Errorf("read the answer: %w", Unsaid(err))
 	}
 	if int64(len(body)) > r.MaxBody {
 		return nil, tooLarge(r.MaxBody)
 	}
 	return &Response{Status: resp.StatusCode, Header: resp.Header, Body: body}, nil
+}
+
+// errDial is in each error of Options.Dial, in which no peer has a say.
+var errDial = errors.New("connect")
+
+func is[T error](err error) bool { _, ok := errors.AsType[T](err); return ok }
+
+// Unsaid is an error of an HTTP transport as a log may tell it. Those of names, connections,
+// certificates and time are as they were. Any other may quote what the peer wrote, which may
+// be a token in a broken header, and is told without.
+func Unsaid(err error) error {
+	late, _ := errors.AsType[net.Error](err)
+	switch text := err.Error(); {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), late != nil && late.Timeout(),
+		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, errDial), is[*net.OpError](err), is[*net.DNSError](err),
+		is[*tls.CertificateVerificationError](err), is[tls.RecordHeaderError](err), strings.HasPrefix(text, "tls: "):
+		return err
+	case strings.Contains(text, `malformed HTTP response "\x15\x03`): // an alert of TLS
+		return errors.New("it speaks TLS, and its URL does not say so")
+	}
+	return errors.New("it gives no answer that is HTTP")
 }
 
 // follow judges where a redirect leads, and takes from the request what the

@@ -91,7 +91,9 @@ func (o *opening) openAuthz(s *server) (edge.Filter, error) {
 	if s.record != nil {
 		options.Record = func(x *edge.Exchange, why *authz.Explanation) { x.Decision = why }
 	}
-	return policies.With(options).Open(s.env(&s.after))
+	env := s.env(&s.after)
+	s.judging = env.Shared
+	return policies.With(options).Open(env)
 }
 
 // openLimits opens the rate limits of a server. Unchanged ones keep their counts.

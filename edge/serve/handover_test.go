@@ -247,6 +247,35 @@ func TestZ12WhoseSessions(t *testing.T) {
 	}
 }
 
+// TestZ12TasksThatPoliciesJudge: policies go on to let clients at the tasks that they began at
+// a process before, and judge them by what was called there.
+func TestZ12TasksThatPoliciesJudge(t *testing.T) {
+	t.Parallel()
+	s := newSuccession(t, edgetest.Legacy)
+	beginsTasks(s.back, edgetest.Legacy)
+	policed := func(allowed string) {
+		t.Helper()
+		at := strings.Index(s.yaml, "incomingAuth: {")
+		end := at + strings.IndexByte(s.yaml[at:], '\n')
+		s.yaml = s.yaml[:at] + "incomingAuth: {type: anonymous, authz: {type: policy, policies: ['permit(principal, action, resource) when { context has arg_n && context.arg_n < " + allowed + " };']}}" + s.yaml[end:]
+		s.next(t).Ended()
+	}
+	policed("3")
+	c := s.now.callerOf(t, edgetest.Legacy, "")
+	for i := range 2 {
+		c.request(t, fmt.Sprint(i), "tools/call", edgetest.CallParams("echo", fmt.Sprintf(`{"n":%d,"text":"<>&"}`, i+1))).Result() // t1 and t2
+	}
+	for i, allowed := range []string{"3", "3", "2"} { // the last one allows t1 alone
+		policed(allowed)
+		c = s.again(c)
+		for task, want := range map[string]int{"t1": 200, "t2": map[string]int{"3": 200, "2": 403}[allowed], "t3": 403} {
+			if r := c.request(t, "9", "tasks/get", `{"taskId":"`+task+`"}`); r.Status != want {
+				t.Errorf("hand-over %d: %s: status %d, want %d: %s", i+1, task, r.Status, want, r.Body)
+			}
+		}
+	}
+}
+
 // TestZ12RoomForSessions: an edge with less room takes those sessions that were
 // used last, and says how many it did not take.
 func TestZ12RoomForSessions(t *testing.T) {
@@ -609,7 +638,7 @@ func TestZ12HandOverOfSomethingElse(t *testing.T) {
 			session(strings.Replace(good, `"used"`, `"owner":"somebody","used"`, 1)) + frame(`{"k":"all"}`+"\n"), log: "left=6"},
 		"strange things of a session": {first: "S2", sessions: 1, log: "is begun again", says: hello +
 			session(strings.Replace(good, `"used":1`, `"used":9223372036854775807,"upstream":{"back":{"id":"a\r\nb","version":"2025-11-25"},"gone":{}}`, 1)) +
-			frame(`{"k":"log","s":"x","e":"y"}`+"\nz") + frame(`{"k":"later"}`+"\n") + frame(`{"k":"tasks"}`+"\n"+`[{"server":"x"}]`) + frame(`{"k":"all"}`+"\n")},
+			frame(`{"k":"log","s":"x","e":"y"}`+"\nz") + frame(`{"k":"later"}`+"\n") + frame(`{"k":"tasks"}`+"\n"+`[{"server":"x"}]`) + frame(`{"k":"tasks"}`+"\n"+`[{"server":"edgetest","key":"x","call":{}}]`) + frame(`{"k":"all"}`+"\n")},
 		"a process that hands over no sessions": {first: "S", log: "hands over no sessions"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/route"
 	"github.com/weir-edge/weir/edge/session"
+	"github.com/weir-edge/weir/filters/authz"
 )
 
 // host returns the server as its sessions see it.
@@ -18,9 +19,15 @@ func (s *server) host() *session.Host {
 			for _, t := range s.Tasks() {
 				all = append(all, session.Task{Server: s.Name, Owner: t.Owner, ID: t.ID, Backend: t.Backend})
 			}
+			for _, t := range authz.Remembered(s.judging, s.edge.world.memory) {
+				all = append(all, session.Task{Server: s.Name, Owner: t.Owner, Key: t.Key, Call: t.Value, Until: t.Until})
+			}
 			return all
 		},
 		TakeTask: func(t session.Task) bool {
+			if t.Key != "" {
+				return s.store == nil && authz.Remember(s.judging, s.edge.world.memory, authz.Task{Owner: t.Owner, Key: t.Key, Value: t.Call, Until: t.Until})
+			}
 			return s.TakeTask(route.Task{Owner: t.Owner, ID: t.ID, Backend: t.Backend})
 		},
 	}

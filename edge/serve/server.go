@@ -59,6 +59,7 @@ type server struct {
 	behind    releases      // its backends
 	log       *slog.Logger
 	policy    *authz.Counters  // nil for no policies
+	judging   *edge.Shared     // has the tasks that they judge
 	counting  []edge.Collector // its rooms that count for themselves
 	observers
 	reported reported

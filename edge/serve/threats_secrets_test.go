@@ -76,9 +76,10 @@ operational: {logLevel: debug}
 		c.Post(text, append(append(own, "Authorization", "Bearer "+token, "Cookie", "sid="+plant("cookie"), "X-Api-Key", plant("key"), "Proxy-Authorization", plant("proxy")), head...)...)
 	}
 	for _, token := range []string{good, plant("token"), m.token(t, "ada", "another", map[string]any{"note": plant("claim")})} {
-		send("tools/call", edgetest.CallParams("echo", fmt.Sprintf(`{"password":%q,"deep":{"api_key":%q,"list":[{"Authorization":%q}]},"text":%q,"n":1}`,
-			plant("argument"), plant("argument"), plant("argument"), `{"token":"`+plant("inside")+`"}`)), token)
-		send("resources/read", fmt.Sprintf(`{"uri":"https://user:%s@example.com/x?token=%s#f"}`, url.QueryEscape(plant("userinfo")), url.QueryEscape(plant("query"))), token)
+		send("tools/call", edgetest.CallParams("echo", fmt.Sprintf(`{"password":%q,"deep":{"api_key":%q,"list":[{"Authorization":%q}]},"text":%q,"url":%q,"n":1}`,
+			plant("argument"), plant("argument"), plant("argument"), `{"token":"`+plant("inside")+`", "n":NaN, "key":"`+plant("inside")+`"}`,
+			"https://u:"+url.QueryEscape(plant("userinfo"))+"@h/x?token="+url.QueryEscape(plant("query")))), token)
+		send("resources/read", fmt.Sprintf(`{"uri":"https://user:%s@example.com/x?token=%s#key=%s"}`, url.QueryEscape(plant("userinfo")), url.QueryEscape(plant("query")), url.QueryEscape(plant("fragment"))), token)
 		send("tools/call", `{"name":"echo","arguments":{"secret":"`+plant("argument")+`"`, token) // not JSON
 	}
 	send("tools/call", edgetest.CallParams("echo", "{}"), good, "X-Request-Id", plant("id")+"\"") // no id: it is not taken over

@@ -89,12 +89,16 @@ type handedSession struct {
 	Upstream     map[string]backend.Handed `json:"upstream,omitempty"`
 }
 
-// Task is where a task is, as another process is told it.
+// Task is where a task is, as another process is told it; or, where it has a key, by what
+// policies judge one, and until when.
 type Task struct {
-	Server  string `json:"server"`
-	Owner   string `json:"owner"`
-	ID      string `json:"id"`
-	Backend string `json:"backend"`
+	Server  string          `json:"server"`
+	Owner   string          `json:"owner"`
+	ID      string          `json:"id,omitempty"`
+	Backend string          `json:"backend,omitempty"`
+	Key     string          `json:"key,omitempty"`
+	Call    json.RawMessage `json:"call,omitempty"`
+	Until   time.Time       `json:"until,omitzero"`
 }
 
 // leftOver is what the new process did not take: a session, or what it has with
@@ -185,19 +189,25 @@ func (ss *Sessions) HandOver(rw io.ReadWriter) (err error) {
 			return err
 		}
 	}
+	bytes := 0
 	for _, s := range ss.o.Servers() {
-		for some := range slices.Chunk(s.Tasks(), 200) {
-			if err := frame(rw, relay.Message{Kind: kindTasks}, encoded(some)); err != nil {
+		for _, one := range s.Tasks() {
+			text := encoded([]Task{one})
+			bytes += len(text)
+			switch err := frame(rw, relay.Message{Kind: kindTasks}, text); {
+			case errors.Is(err, errTooLargeToHand):
+				did.leave("a task of server %s: %v", one.Server, err)
+			case err != nil:
 				return err
+			case one.Key == "":
+				did.tasks++
 			}
-			did.tasks += len(some)
 		}
 	}
 	// 3. Sessions, those first that were used last, and what their streams carried.
 	all := ss.every()
 	slices.SortFunc(all, func(a, b *Session) int { return cmp.Compare(b.used.Load(), a.used.Load()) })
 	went := make(map[string]handed, len(all))
-	bytes := 0
 	for _, s := range all {
 		if s.older.Load() {
 			did.leave("a session of server %s: it ends with its stream of the older transport", s.Server)

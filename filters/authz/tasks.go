@@ -24,8 +24,9 @@ const (
 // does to a task is judged as the call was. A task belongs to the principal
 // that made it.
 type tasks struct {
-	store edge.Store // nil for none: then no task is known
-	log   *slog.Logger
+	store  edge.Store // nil for none: then no task is known
+	ledger *Ledger
+	log    *slog.Logger
 }
 
 func newTasks(env edge.Env) *tasks {
@@ -33,7 +34,8 @@ func newTasks(env edge.Env) *tasks {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &tasks{env.Store, log}
+	ledger := env.Shared.Of(ledgerKey{}, env, func(func(func())) any { return &Ledger{} }).(*Ledger)
+	return &tasks{env.Store, ledger, log}
 }
 
 // made is what is kept of a call.
@@ -43,10 +45,12 @@ type made struct {
 	Cut       bool            `json:"cut,omitempty"` // it had arguments that are not kept
 }
 
+const taskPrefix = "weir:authz:task:"
+
 func taskKey(x *edge.Exchange, id string) string {
 	h := sha256.New()
 	write(h, x.Server, x.Identity.Principal(), id)
-	return "weir:authz:task:" + hex.EncodeToString(h.Sum(nil))
+	return taskPrefix + hex.EncodeToString(h.Sum(nil))
 }
 
 // remember keeps what a call asked for when its answer is a task (2025-11-25
@@ -75,11 +79,24 @@ func (t *tasks) remember(ctx context.Context, x *edge.Exchange, a *ask, r *edge.
 	}
 	text, err := json.Marshal(m)
 	if err == nil {
-		err = t.store.Put(ctx, taskKey(x, id), text, taskTTL(ttl))
+		err = t.put(ctx, Task{Owner: taskOwner(x), Key: taskKey(x, id), Value: text}, taskTTL(ttl))
 	}
 	if err != nil {
 		t.log.Error("authz: a task is not remembered, and will be denied to its client", "tool", a.thing.Name, "err", err)
 	}
+}
+
+// put keeps a task, and what it displaces no longer.
+func (t *tasks) put(ctx context.Context, one Task, ttl time.Duration) error {
+	one.Until = time.Now().Add(ttl)
+	for _, key := range t.ledger.add(one) {
+		_ = t.store.Delete(context.WithoutCancel(ctx), key) // if that fails, it goes with its lifetime
+	}
+	err := t.store.Put(ctx, one.Key, one.Value, ttl)
+	if err == nil && !t.ledger.used(one.Key) { // others displaced it meanwhile
+		_ = t.store.Delete(context.WithoutCancel(ctx), one.Key)
+	}
+	return err
 }
 
 // taskTTL is how long a task is remembered: somewhat longer than its server
@@ -97,7 +114,9 @@ func (t *tasks) recall(ctx context.Context, x *edge.Exchange, id string, argumen
 	if t.store == nil || id == "" {
 		return ask{}, false
 	}
-	text, err := t.store.Get(ctx, taskKey(x, id))
+	key := taskKey(x, id)
+	t.ledger.used(key)
+	text, err := t.store.Get(ctx, key)
 	if err != nil {
 		t.log.Error("authz: a task is denied, since the store does not answer", "err", err)
 		return ask{}, false

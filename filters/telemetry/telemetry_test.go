@@ -159,6 +159,48 @@ func TestCollectors(t *testing.T) {
 	}
 }
 
+// Spans show URIs without the secrets in them.
+func TestURIsOfSpans(t *testing.T) {
+	c := startCollector(t, "http", false)
+	tel, _ := open(t, Spec{Endpoint: c.Endpoint, Insecure: true, Traces: true, Sampling: "1", Legacy: true})
+	long := strings.Repeat("PLANTED", 1000)
+	for uri, want := range map[string]string{
+		"https://h/cb#access_token=PLANTED":    "https://h/cb",
+		"https://u:PLANTED@h/x?token=PLANTED":  "https://[REDACTED]@h/x",
+		"urn:doc#token=PLANTED":                "urn:doc",
+		"https://h/go/https://u:PLANTED@other": "https://h/go/https://[REDACTED]@other",
+		"https://" + long + "@h/x":             "https://[REDACTED]@h/x",
+	} {
+		r := exchange(t, "resources/read", fmt.Sprintf(`{"uri":%q}`, uri))
+		r.Target = &edge.Target{Backend: "b", Thing: edge.Resource, Name: uri, Original: uri}
+		x := call(t, "echo", fmt.Sprintf(`,"arguments":{"url":%q,"n":1}`, strings.Replace(uri, "urn:", "urn://", 1)))
+		for _, one := range []*edge.Exchange{r, x} {
+			if _, err := tel.Filter(answers(t, good)).Handle(t.Context(), one); err != nil {
+				t.Fatal(err)
+			}
+		}
+		flush(t, tel)
+		c.Lock()
+		if len(c.Spans) != 2 {
+			t.Errorf("%.50s: %d spans", uri, len(c.Spans))
+		}
+		for _, span := range c.Spans {
+			got := otlp.Attributes(span.Attributes)
+			if strings.Contains(span.String(), "PLANTED") {
+				t.Errorf("%.50s: a secret in %s", uri, span)
+			}
+			if got["mcp.method.name"] == "resources/read" && (got["mcp.resource.uri"] != want || got["mcp.resource.id"] != want) {
+				t.Errorf("%.50s: %v", uri, got)
+			}
+			if got["mcp.method.name"] == "tools/call" && (!strings.HasPrefix(got["mcp.tool.arguments"], "url=") || !strings.HasSuffix(got["mcp.tool.arguments"], ", n=1")) {
+				t.Errorf("%.50s: %v", uri, got)
+			}
+		}
+		c.Spans = nil
+		c.Unlock()
+	}
+}
+
 // What is wrong with secrets and certificates is found when the plan opens, and
 // told without the secret.
 func TestOpenFails(t *testing.T) {

@@ -278,12 +278,11 @@ func (s *span) finish(t *Telemetry, x *edge.Exchange, m *mcp.Message, k key, sta
 		both("gen_ai.prompt.name", "mcp.prompt.name", m.Text("name"))
 	}
 	if m.Method == "resources/read" {
-		uri, _, _ := strings.Cut(m.Text("uri"), "?")
-		if scheme, rest, ok := strings.Cut(uri, "://"); ok {
-			host, path, _ := strings.Cut(rest, "/")
-			uri = scheme + "://" + host[strings.LastIndexByte(host, '@')+1:] + "/" + path
+		uri := m.Text("uri")
+		if end := strings.IndexAny(uri, "?#"); end >= 0 {
+			uri = uri[:end]
 		}
-		both("mcp.resource.uri", "mcp.resource.id", uri)
+		both("mcp.resource.uri", "mcp.resource.id", mask.URI(uri))
 	}
 	if x.Target != nil {
 		add("target.workload_name", x.Target.Backend)
@@ -323,7 +322,7 @@ func short(s string, n int) string {
 
 // arguments are those of a call as a span shows them: without the values of
 // those that are named like secrets, without what is inside of objects, arrays
-// and strings of JSON, and short.
+// and strings of JSON, without the secrets of URIs, and short.
 func arguments(object []byte) string {
 	if len(object) > 64<<10 {
 		return "{…}"
@@ -346,6 +345,8 @@ func arguments(object []byte) string {
 			v = "{…}"
 		case strings.HasPrefix(start, "["):
 			v = "[…]"
+		case strings.Contains(v[:min(len(v), maxArgument)], "://"): // else none is shown
+			v = mask.URI(v)
 		}
 		b.WriteString(short(v, maxArgument))
 		if b.Len() > maxArgs {

@@ -112,7 +112,7 @@ func (d *direct) Do(ctx context.Context, r oauth.Request) (*oauth.Response, erro
 	req.Header.Set("User-Agent", "weir")
 	resp, err := d.transport.RoundTrip(req)
 	if err != nil {
-		return nil, fail(err)
+		return nil, fail(oauth.Unsaid(err))
 	}
 	defer resp.Body.Close()
 	if resp.Header.Get("Content-Encoding") != "" {
@@ -120,7 +120,7 @@ func (d *direct) Do(ctx context.Context, r oauth.Request) (*oauth.Response, erro
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, r.MaxBody+1))
 	if err != nil {
-		return nil, fail(fmt.Errorf("read the answer: %w", err))
+		return nil, fail(fmt.Errorf("read the answer: %w", oauth.Unsaid(err)))
 	}
 	if int64(len(body)) > r.MaxBody {
 		return nil, fail(fmt.Errorf("the answer is larger than %d bytes", r.MaxBody))

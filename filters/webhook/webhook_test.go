@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"io"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -189,6 +190,23 @@ func TestUnreachable(t *testing.T) {
 				t.Errorf("%s: %+v", what, c)
 			}
 		}
+	}
+}
+
+// What a webhook prints where HTTP wants a header is in no log, with either client.
+func TestBrokenAnswers(t *testing.T) {
+	h := newHook(t, func(w http.ResponseWriter, _ *http.Request) {
+		c, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\n{\"token\":\"planted-said-by-webhook\"}\r\n\r\n")
+	})
+	one := spec("v", h.URL, v1beta1.FailClosed)
+	s := newStage(t, validating(one), nil)
+	if got := s.outcome(t, exchange(t, call)); got != refused || !strings.Contains(s.log.String(), "no answer that is HTTP") {
+		t.Errorf("%s: %s", got, s.log.String())
 	}
 }
 

@@ -162,7 +162,7 @@ func (m *masker) value(depth int) state {
 		return m.broken()
 	default:
 		from := m.i
-		for m.i < len(m.in) && plain(m.in[m.i]) {
+		for m.i < len(m.in) && m.bare(m.in[m.i]) {
 			m.i++
 		}
 		if from == m.i {
@@ -172,9 +172,12 @@ func (m *masker) value(depth int) state {
 	}
 }
 
-// plain reports whether c may stand in a number, or in true, false and null.
-func plain(c byte) bool {
-	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c == '+' || c == '-' || c == '.' || c == 'E'
+// bare reports whether c may stand in a number, or in true, false and null. In the text
+// of a string any word may: programs print NaN, Infinity and None, behind which are
+// secrets as elsewhere.
+func (m *masker) bare(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c == '+' || c == '-' || c == '.' || c == 'E' ||
+		m.level > 0 && c >= 'A' && c <= 'Z'
 }
 
 func (m *masker) object(depth int) state {
@@ -295,7 +298,7 @@ func (m *masker) skip() state {
 			m.i++
 		default:
 			from := m.i
-			for m.i < len(m.in) && plain(m.in[m.i]) {
+			for m.i < len(m.in) && m.bare(m.in[m.i]) {
 				m.i++
 			}
 			if m.i == from {
