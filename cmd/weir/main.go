@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"os"
 	"strings"
 
@@ -25,6 +26,7 @@ import (
 )
 
 func main() {
+	log.SetOutput(io.Discard) // HTTP libraries quote there what a peer sends unasked, which may be a secret
 	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, environ: os.Environ(), exit: os.Exit}
 	os.Exit(a.run(os.Args[1:]))
 }
