@@ -296,11 +296,18 @@ func fault(tool string, code int, what string) workflow.Answer {
 	return workflow.Answer{Error: &workflow.Fault{Message: fmt.Sprintf("tool %q: %s", edge.Brief(tool), what), Code: code}}
 }
 
+// maxFaultData bounds the data of an error, in bytes; longer one is left out.
+const maxFaultData = 64 << 10
+
 // failed makes an error of that of a call, JSON text.
 func failed(tool string, failure []byte) workflow.Answer {
 	code, _ := strconv.Atoi(string(mcp.Lookup(failure, "code")))
 	a := fault(tool, code, edge.Clean(mcp.String(mcp.Lookup(failure, "message"))))
-	if seconds, err := strconv.ParseFloat(string(mcp.Lookup(failure, "data", "retryAfterSeconds")), 64); err == nil && (code == 429 || code == 503) && seconds > 0 && seconds < 1e6 {
+	data := mcp.Lookup(failure, "data")
+	if len(data) <= maxFaultData {
+		a.Error.Data = data
+	}
+	if seconds, err := strconv.ParseFloat(string(mcp.Lookup(data, "retryAfterSeconds")), 64); err == nil && (code == 429 || code == 503) && seconds > 0 && seconds < 1e6 {
 		a.Error.After = time.Duration(seconds * float64(time.Second))
 		if code == 503 {
 			return a

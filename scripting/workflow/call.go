@@ -81,7 +81,11 @@ func (r *run) attempt(t *scripting.Task, tool string, arguments []byte) ([]byte,
 	case err != nil:
 		return nil, err
 	case answer.Error != nil:
-		return nil, failedCall(tool, answer.Error)
+		f := failedCall(tool, answer.Error)
+		if answer.Error.Data != nil {
+			f.error = t.Raise(tool, scripting.Fault{Message: f.message, Code: answer.Error.Code, Data: answer.Error.Data})
+		}
+		return nil, f
 	case len(answer.Result) > scripting.MaxIn:
 		return nil, failed("tool %q: its result is longer than %d bytes", tool, scripting.MaxIn)
 	}
@@ -263,7 +267,7 @@ func (r *run) plainCall(ctx context.Context, c *scripting.Call) scripting.Answer
 		if f := failedCall(c.Tool, a.Error); f.again {
 			r.mayPass(f)
 		}
-		return scripting.Answer{Error: &scripting.Fault{Message: a.Error.Message, Code: a.Error.Code}}
+		return scripting.Answer{Error: &scripting.Fault{Message: a.Error.Message, Code: a.Error.Code, Data: a.Error.Data}}
 	case c.Whole:
 		return scripting.Answer{Value: a.Result}
 	case string(mcp.Lookup(a.Result, "isError")) == "true":

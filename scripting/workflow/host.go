@@ -84,6 +84,7 @@ type Answer struct {
 type Fault struct {
 	Message string        // whole, such as `tool "w.t": denied by authorization policy`
 	Code    int           // HTTP status or JSON-RPC code. 408, 429, 502, 503, 504 may be tried again
+	Data    []byte        // JSON text, for attempt(); nil for none
 	After   time.Duration // not to be tried again earlier; 0 where the other side does not say
 }
 
