@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/scripting"
 	"github.com/weir-edge/weir/scripting/turns"
 )
@@ -53,11 +52,11 @@ type Tool struct {
 	Hints       Hints
 
 	once  sync.Once
-	types map[string]v1beta1.OutputType
+	types map[string]argument
 }
 
 // propertyTypes are the types that the schema gives the tool's arguments.
-func (t *Tool) propertyTypes() map[string]v1beta1.OutputType {
+func (t *Tool) propertyTypes() map[string]argument {
 	t.once.Do(func() { t.types = typesOf(t.InputSchema) })
 	return t.types
 }
