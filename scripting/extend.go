@@ -247,5 +247,14 @@ func (e *encoder) json(name string, v starlark.Value) ([]byte, error) {
 	return text, nil
 }
 
-// Raise makes an error that attempt() catches, of a tool; "" for none.
+// Raise is Raise with the data of the fault, where it is within the bounds of an answer.
+func (t *Task) Raise(tool string, f Fault) error {
+	e := &raised{fault: Fault{Message: f.Message, Code: f.Code}, tool: tool}
+	if v, err := t.Value(f.Data); err == nil {
+		e.data = v
+	}
+	return e
+}
+
+// Raise makes an error that attempt() catches, of a tool; "" for none. It has no data.
 func Raise(tool string, f Fault) error { return &raised{fault: f, tool: tool} }

@@ -204,5 +204,19 @@ func pagesFirst(m *mcp.Message, answer *edge.Response) (*edge.Response, error) {
 			Data: []byte(`{"requiredCapabilities":{"elicitation":{"url":{}}}}`),
 		}
 	}
+	if err := PagesRefused(m.Get("inputResponses").Of(m.Raw)); err != nil {
+		return nil, err
+	}
 	return result(m, required), nil
+}
+
+// PagesRefused is the error of a call that needs pages opened where the answers to that, JSON
+// text of inputResponses, refuse one: who says no is not asked again. nil where none does.
+func PagesRefused(answers []byte) error {
+	for _, a := range mcp.Members(answers) {
+		if mcp.String(mcp.Lookup(a.Value, "action")) != "accept" {
+			return edge.Errorf(edge.Params, "call", "the user did not open the page that this call needs")
+		}
+	}
+	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"iter"
 	"maps"
 	"slices"
@@ -44,7 +45,11 @@ type List struct {
 	// things of seen, itself included: its JSON text, under the same name. It is asked
 	// once for each encoded list, and keeps nothing. nil for items that are the same for
 	// everybody.
-	Describe func(item []byte, seen Things) []byte
+	Describe func(item []byte, seen Things, c *Catalog) []byte
+
+	// Asks are the names by which Describe asks the catalog for tools, seen or not: what
+	// the catalog says of them is a part of the list.
+	Asks []string
 
 	overrides []edge.Override // of the items, in their order; nil for none
 }
@@ -218,6 +223,15 @@ func (t *table) close(r *Rules) {
 		h.Write(i.raw)
 		t.size += len(i.raw)
 	}
+	for _, s := range t.from {
+		for _, name := range s.list.Asks {
+			if at := t.whole[name]; at != nil {
+				text, _ := json.Marshal([]*bool{at.ReadOnly, at.Destructive, at.Idempotent, at.OpenWorld})
+				h.Write(text)
+			}
+			h.Write([]byte{0})
+		}
+	}
 	h.Sum(t.listed[:0])
 	h.Write(binary.BigEndian.AppendUint64(n[:0], uint64(t.ttl)))
 	if t.public {
@@ -346,7 +360,7 @@ func (c *Catalog) Tool(name string) (*edge.Target, []byte) {
 func (c *Catalog) Shown(era mcp.Era, target *edge.Target, raw []byte, seen Things) []byte {
 	t := c.table(edge.Tool)
 	if target.Backend == "" {
-		raw = t.described(raw, seen)
+		raw = c.described(t, raw, seen)
 	}
 	if era == mcp.Legacy {
 		raw = legacyTool(raw)

@@ -37,7 +37,7 @@ func (c *Catalog) List(thing edge.Thing, era mcp.Era, view edge.View, cursor str
 	if view != nil {
 		key.viewed, key.view = true, view.Key()
 	}
-	s := c.pages.get(key, func() *encodedList { return t.encode(era, view, key) })
+	s := c.pages.get(key, func() *encodedList { return c.encode(t, era, view, key) })
 	if cursor == "" {
 		return s.pages[0], nil
 	}
@@ -99,7 +99,7 @@ func pageOf(cursor string, t tag) (int, bool) {
 }
 
 // encode encodes the items of a table that a view allows, in the form of an era.
-func (t *table) encode(era mcp.Era, view edge.View, key listKey) *encodedList {
+func (c *Catalog) encode(t *table, era mcp.Era, view edge.View, key listKey) *encodedList {
 	s := &encodedList{}
 	h := sha256.New()
 	h.Write(t.listed[:])
@@ -149,7 +149,7 @@ func (t *table) encode(era mcp.Era, view edge.View, key listKey) *encodedList {
 	for _, i := range shown {
 		raw := i.raw
 		if i.target.Backend == "" {
-			raw = t.described(raw, things(shown))
+			raw = c.described(t, raw, things(shown))
 		}
 		if era == mcp.Legacy && t.thing == edge.Tool {
 			raw = legacyTool(raw)
@@ -169,10 +169,10 @@ func (t *table) encode(era mcp.Era, view edge.View, key listKey) *encodedList {
 }
 
 // described returns an item of the edge's own for clients that are shown what is shown.
-func (t *table) described(raw []byte, shown Things) []byte {
+func (c *Catalog) described(t *table, raw []byte, shown Things) []byte {
 	for _, s := range t.from {
 		if s.backend == "" && s.list.Describe != nil {
-			return s.list.Describe(raw, shown)
+			return s.list.Describe(raw, shown, c)
 		}
 	}
 	return raw

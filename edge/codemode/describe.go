@@ -44,7 +44,7 @@ func definition(description string) []byte {
 }
 
 // describe describes the tool to a client that sees these tools.
-func describe(_ []byte, seen catalog.Things) []byte {
+func describe(_ []byte, seen catalog.Things, _ *catalog.Catalog) []byte {
 	s := look(seen)
 	var b strings.Builder
 	b.WriteString(how)

@@ -75,7 +75,8 @@ func Target() edge.Target {
 }
 
 // List returns the tools as the edge lists them. Their annotations are made of those of the
-// tools that a client sees; a step whose tool it does not see may do anything.
+// tools that a run would call; a step whose tool others see and the client does not may do
+// anything. What nobody sees is left out of the list by the operator, and does what it says.
 func List(all []*workflow.Workflow) *catalog.List {
 	byName := map[string]*workflow.Workflow{}
 	l := &catalog.List{}
@@ -83,32 +84,32 @@ func List(all []*workflow.Workflow) *catalog.List {
 		byName[w.Name()] = w
 		definition, _ := w.Definition(func(string) (*workflow.Tool, bool) { return nil, false })
 		l.Items = append(l.Items, definition)
+		for _, t := range w.Tools() {
+			l.Asks = append(l.Asks, t.Tool)
+		}
 	}
-	l.Describe = func(item []byte, seen catalog.Things) []byte {
+	l.Describe = func(item []byte, seen catalog.Things, c *catalog.Catalog) []byte {
 		w := byName[mcp.String(mcp.Lookup(item, "name"))]
 		if w == nil {
 			return item
 		}
-		wanted := map[string]*workflow.Tool{}
+		known := map[*edge.Target]bool{}
 		for _, t := range w.Tools() {
-			wanted[t.Tool] = nil
-		}
-		for target := range seen {
-			if target.Backend == "" {
-				continue
-			}
-			if whole := catalog.Whole(target.Backend, target.Original); whole != target.Name {
-				if _, ok := wanted[whole]; ok {
-					wanted[whole] = &workflow.Tool{Hints: hints(target)}
-				}
-			}
-			// A name with a dot may be the whole name of a tool that this client does not see.
-			own := !strings.Contains(target.Name, ".") || strings.HasPrefix(target.Name, target.Backend+".")
-			if known, ok := wanted[target.Name]; ok && known == nil && own {
-				wanted[target.Name] = &workflow.Tool{Hints: hints(target)}
+			if at := target(c, t.Tool); at != nil {
+				known[at] = c.Lookup(edge.Tool, at.Name) != at
 			}
 		}
-		definition, _ := w.Definition(func(name string) (*workflow.Tool, bool) { t := wanted[name]; return t, t != nil })
+		for at := range seen {
+			if _, ok := known[at]; ok {
+				known[at] = true
+			}
+		}
+		definition, _ := w.Definition(func(name string) (*workflow.Tool, bool) {
+			if at := target(c, name); known[at] {
+				return &workflow.Tool{Hints: hints(at)}, true
+			}
+			return nil, false
+		})
 		return definition
 	}
 	return l
@@ -296,11 +297,18 @@ func fault(tool string, code int, what string) workflow.Answer {
 	return workflow.Answer{Error: &workflow.Fault{Message: fmt.Sprintf("tool %q: %s", edge.Brief(tool), what), Code: code}}
 }
 
+// maxFaultData bounds the data of an error, in bytes; longer one is left out.
+const maxFaultData = 64 << 10
+
 // failed makes an error of that of a call, JSON text.
 func failed(tool string, failure []byte) workflow.Answer {
 	code, _ := strconv.Atoi(string(mcp.Lookup(failure, "code")))
 	a := fault(tool, code, edge.Clean(mcp.String(mcp.Lookup(failure, "message"))))
-	if seconds, err := strconv.ParseFloat(string(mcp.Lookup(failure, "data", "retryAfterSeconds")), 64); err == nil && (code == 429 || code == 503) && seconds > 0 && seconds < 1e6 {
+	data := mcp.Lookup(failure, "data")
+	if len(data) <= maxFaultData {
+		a.Error.Data = data
+	}
+	if seconds, err := strconv.ParseFloat(string(mcp.Lookup(data, "retryAfterSeconds")), 64); err == nil && (code == 429 || code == 503) && seconds > 0 && seconds < 1e6 {
 		a.Error.After = time.Duration(seconds * float64(time.Second))
 		if code == 503 {
 			return a

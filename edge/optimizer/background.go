@@ -35,7 +35,11 @@ func (s *Service) round() time.Duration {
 	m, due := s.model, time.Until(s.looked.Add(s.again))
 	s.mu.Unlock()
 	if m == nil || due <= 0 {
-		if p := s.breaker.allows(time.Now()); p != refused {
+		p := granted
+		if s.asksModel() {
+			p = s.breaker.allows(time.Now())
+		}
+		if p != refused {
 			m = s.look(p)
 		}
 		due = s.again
@@ -53,14 +57,15 @@ func (s *Service) round() time.Duration {
 }
 
 // look asks which model the service has. Another one than before makes all vectors anew, and
-// so does one whose vectors have become longer or shorter.
+// so does one whose vectors have become longer or shorter. Where nothing is asked the breaker
+// learns nothing.
 func (s *Service) look(p permit) *model {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(s.life, s.Timeout)
 	defer cancel()
 	why, _ := s.breaker.fault()
 	name, most, err := s.info(ctx)
-	if !s.told(p, began, err, (*failure).ofQuestion) {
+	if s.asksModel() && !s.told(p, began, err, (*failure).ofQuestion) {
 		return nil
 	}
 	s.mu.Lock()

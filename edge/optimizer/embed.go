@@ -136,9 +136,13 @@ func retryAfter(h http.Header) time.Duration {
 	return 0
 }
 
-// info asks which model the service has, and how many texts it takes at once.
+// asksModel reports whether the service is asked which model it has: where it is not, the
+// operator says so.
+func (c *client) asksModel() bool { return c.Provider != v1beta1.EmbeddingCompat }
+
+// info says which model the service has, and how many texts it takes at once.
 func (c *client) info(ctx context.Context) (model string, most int, err error) {
-	if c.Provider == v1beta1.EmbeddingCompat {
+	if !c.asksModel() {
 		return c.Model, maxBatch, nil
 	}
 	answer, err := c.send(ctx, "/info", nil, maxInfo)

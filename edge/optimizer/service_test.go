@@ -343,6 +343,40 @@ func TestSlowService(t *testing.T) {
 	}
 }
 
+// TestLookThatAsksNothing has a service fail that is never asked which model it has: a look at
+// that does not make it well.
+func TestLookThatAsksNothing(t *testing.T) {
+	f := &fakeService{size: 16}
+	s := serviceOf(t, f, func(o *ServiceOptions) {
+		o.Provider, o.Model, o.Again = v1beta1.EmbeddingCompat, "mine", 20*time.Millisecond
+	})
+	e := newEdition(some100, s.library, nil)
+	s.serve(e)
+	until(t, "all tools have vectors", func() bool { return vectorsOf(e) == 100 })
+	f.set(func() { f.fails = func([]string) (int, string) { return 500, "" } })
+	for i := 0; s.Fault() == ""; i++ {
+		if _, _ = s.question(t.Context(), fmt.Sprint("question ", i)); i > 100 {
+			t.Fatal("the breaker does not open")
+		}
+	}
+	before, _ := f.sent()
+	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if s.Fault() == "" {
+			t.Fatal("a service that nobody has asked is well again")
+		}
+	}
+	if after, _ := f.sent(); after != before {
+		t.Errorf("%d requests without a question", after-before)
+	}
+	f.set(func() { f.fails = nil })
+	i := 0
+	until(t, "a question makes it well", func() bool {
+		i++
+		_, _ = s.question(t.Context(), fmt.Sprint("again ", i))
+		return s.Fault() == ""
+	})
+}
+
 // TestBreakerRests has many requests fail at once: the service rests as long as it would after
 // five, twice as long after a trial that fails, and what is late decides nothing.
 func TestBreakerRests(t *testing.T) {

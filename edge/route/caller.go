@@ -69,8 +69,8 @@ func (s *Server) CallAtNow(ctx context.Context, x *edge.Exchange, out edge.Clien
 }
 
 // CallAt makes a call on behalf of a client at a target of the catalog, also one that the
-// client does not see. Its questions and notifications go to out. A backend that wants input
-// gets it, with the same call again.
+// client does not see. Its questions and notifications go to out. A backend that wants input,
+// or pages opened first, gets it, with the same call again.
 func (s *Server) CallAt(ctx context.Context, x *edge.Exchange, out edge.Client, at *edge.Target, arguments []byte) (result, failure []byte) {
 	if s.byName[at.Backend] == nil { // a reload took it
 		return nil, taken(x)
@@ -78,23 +78,47 @@ func (s *Server) CallAt(ctx context.Context, x *edge.Exchange, out edge.Client, 
 	var given []mcp.Member
 	for round := 0; ; round++ {
 		result, failure = s.inner(ctx, x, out, at, at.Name, arguments, given)
-		if failure != nil || x.Era != mcp.Modern || mcp.String(mcp.Lookup(result, "resultType")) != "input_required" {
+		caps, wants := x.Capabilities, result
+		switch {
+		case x.Era != mcp.Modern:
+			caps, wants = pagesFirst(x, failure)
+		case failure != nil || mcp.String(mcp.Lookup(result, "resultType")) != "input_required":
+			wants = nil
+		}
+		if wants == nil {
 			return result, failure
 		}
 		var err error
-		if given, err = s.inputs(ctx, x, out, result, round); err != nil {
+		if given, err = inputs(ctx, out, caps, wants, round); err == nil && x.Era != mcp.Modern {
+			err = backend.PagesRefused(mcp.Lookup(mcp.AppendObject(nil, given...), "inputResponses"))
+			given = nil // a legacy call has no answers
+		}
+		if err != nil {
 			return nil, mcp.Lookup(edge.Fail(x.Era, nil, err).Body, "error")
 		}
 	}
 }
 
+// pagesFirst returns what a legacy client can be asked, and what the failure of its call wants of
+// it, as a modern result; nil where that is no page, or the client opens none.
+func pagesFirst(x *edge.Exchange, failure []byte) (caps, wants []byte) {
+	if failure == nil || x.Session == nil || !mcp.Can(x.Session.Capabilities, "elicitation/create", []byte(`{"mode":"url"}`)) {
+		return nil, nil
+	}
+	m, err := mcp.Decode(append(append([]byte(`{"jsonrpc":"2.0","id":0,"error":`), failure...), '}'))
+	if err != nil {
+		return nil, nil
+	}
+	return x.Session.Capabilities, mcp.PagesRequired(m)
+}
+
 // inputs asks the client of a call what its backend wants to know.
-func (s *Server) inputs(ctx context.Context, x *edge.Exchange, out edge.Client, result []byte, round int) ([]mcp.Member, error) {
+func inputs(ctx context.Context, out edge.Client, caps, result []byte, round int) ([]mcp.Member, error) {
 	r, err := mcp.Decode(mcp.AppendResult(nil, []byte("0"), result))
 	if err != nil {
 		return nil, edge.Errorf(edge.Internal, "inner", "%w", err)
 	}
-	return backend.Inputs(ctx, out, x.Capabilities, r, round)
+	return backend.Inputs(ctx, out, caps, r, round)
 }
 
 func (s *Server) inner(ctx context.Context, x *edge.Exchange, out edge.Client, at *edge.Target, tool string, arguments []byte, given []mcp.Member) (result, failure []byte) {

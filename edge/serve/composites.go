@@ -145,11 +145,12 @@ func ownTools(p *compile.Server) *catalog.List {
 	describe, own := all.Describe, len(scripts.Items)
 	return &catalog.List{
 		Items: append(scripts.Items[:own:own], all.Items...),
-		Describe: func(item []byte, seen catalog.Things) []byte {
+		Asks:  all.Asks,
+		Describe: func(item []byte, seen catalog.Things, c *catalog.Catalog) []byte {
 			if string(item) == string(scripts.Items[0]) {
-				return scripts.Describe(item, seen)
+				return scripts.Describe(item, seen, c)
 			}
-			return describe(item, seen)
+			return describe(item, seen, c)
 		},
 	}
 }

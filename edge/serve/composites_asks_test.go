@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -120,6 +121,51 @@ func TestCompositeQuestionsOfBackends(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestCompositePagesOfBackends: a legacy backend whose error wants a page opened in a step has
+// the caller asked, once, whatever its era: the step goes on with who opens it, and fails with who
+// does not.
+func TestCompositePagesOfBackends(t *testing.T) {
+	t.Parallel()
+	const yaml = `compositeTools:
+- name: flow
+  steps: [{id: b, tool: back.hidden}, {id: c, tool: back.echo, arguments: {text: "{{.steps.b.output.text}}!"}}]`
+	for _, client := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
+		for action, want := range map[string]string{
+			"accept":  `"structuredContent":{"text":"opened!"}`,
+			"decline": `step \"b\": tool \"back.hidden\": the user did not open the page that this call needs`,
+			"cancel":  `step \"b\": tool \"back.hidden\": the user did not open the page that this call needs`,
+		} {
+			t.Run(fmt.Sprintf("%s client, %s", client, action), func(t *testing.T) {
+				t.Parallel()
+				f := composed(t, edgetest.Legacy, yaml)
+				var calls atomic.Int32
+				f.back.Always("tools/call", func(c *edgetest.Call) {
+					if edgetest.Member(string(c.Message.Params), "name") != `"hidden"` {
+						c.Result(`{"content":[],"structuredContent":` + edgetest.Member(string(c.Message.Params), "arguments") + `}`)
+						return
+					}
+					if calls.Add(1) == 1 || action != "accept" {
+						c.JSON(200, `{"jsonrpc":"2.0","id":`+c.ID()+`,"error":{"code":-32042,"message":"open it","data":{"elicitations":[{"mode":"url","elicitationId":"e1","url":"https://example.com/","message":"open"}]}}}`)
+						return
+					}
+					c.Result(`{"content":[],"structuredContent":{"text":"opened"}}`)
+				})
+				got, rounds := f.callerOf(t, client, asks).converse(t, "flow", "{}", func(asked) string { return `{"action":"` + action + `"}` })
+				if !strings.Contains(got, want) {
+					t.Errorf("%s is not in %s", want, got)
+				}
+				if len(rounds) != 1 || len(rounds[0]) != 1 || edgetest.Member(rounds[0][0].params, "mode") != `"url"` || edgetest.Member(rounds[0][0].params, "url") != `"https://example.com/"` {
+					t.Errorf("asked %v", rounds)
+				}
+				// One that opens no pages hears why the step fails.
+				if got := f.callerOf(t, client, `{"elicitation":{"form":{}}}`).tool(t, "9", "flow", "{}"); action != "accept" && !strings.Contains(got, `step \"b\": tool \"back.hidden\": `) {
+					t.Error(got)
+				}
+			})
+		}
 	}
 }
 

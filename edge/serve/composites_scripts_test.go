@@ -82,6 +82,31 @@ func TestScriptCompositeQuestions(t *testing.T) {
 	})
 }
 
+// TestCompositeErrorData: the script of a composite tool has the data of an error that it
+// catches, by both ways to call, where that is no longer than 64 KiB.
+func TestCompositeErrorData(t *testing.T) {
+	t.Parallel()
+	const yaml = `compositeTools:
+- name: flow
+  script: |
+    found = [attempt(f)["error"]["data"] for f in [lambda: call_tool("back.echo"), lambda: call_step("back.echo"), lambda: call_tool("back.fail")]]
+    return {"left": [d and d["left"] for d in found], "code": attempt(lambda: call_step("back.echo"))["error"]["code"]}`
+	cellsOf(t, func(t *testing.T, client, back edgetest.Era) {
+		f := composed(t, back, yaml)
+		f.back.Always("tools/call", func(c *edgetest.Call) {
+			left := "3"
+			if edgetest.Member(string(c.Message.Params), "name") == `"fail"` {
+				left = quote(strings.Repeat("x", 64<<10))
+			}
+			c.JSON(200, `{"jsonrpc":"2.0","id":`+c.ID()+`,"error":{"code":-32000,"message":"quota","data":{"left":`+left+`}}}`)
+		})
+		got := f.callerOf(t, client, "").tool(t, "1", "flow", "{}")
+		if want := `"structuredContent":{"left":[3,3,null],"code":-32000}`; !strings.Contains(got, want) {
+			t.Errorf("%s is not in %s", want, got)
+		}
+	})
+}
+
 // traced is what a trace says of a call.
 type tracedCall struct {
 	ID, Parent          int64

@@ -81,7 +81,11 @@ func (r *run) attempt(t *scripting.Task, tool string, arguments []byte) ([]byte,
 	case err != nil:
 		return nil, err
 	case answer.Error != nil:
-		return nil, failedCall(tool, answer.Error)
+		f := failedCall(tool, answer.Error)
+		if answer.Error.Data != nil {
+			f.error = t.Raise(tool, scripting.Fault{Message: f.message, Code: answer.Error.Code, Data: answer.Error.Data})
+		}
+		return nil, f
 	case len(answer.Result) > scripting.MaxIn:
 		return nil, failed("tool %q: its result is longer than %d bytes", tool, scripting.MaxIn)
 	}
@@ -107,8 +111,12 @@ func (r *run) arguments(tool string, known *Tool, given *starlark.Dict) ([]byte,
 			b = append(b, ',')
 		}
 		b = append(mcp.AppendString(b, name), ':')
-		if s, ok := starlark.AsString(v); ok && types[name] != "" {
-			value, err := coerce(types[name], s)
+		if s, ok := starlark.AsString(v); ok && types[name].kind != "" {
+			if types[name].nullable && s == "null" { // what {{json}} makes of a value that is not there
+				b = append(b, s...)
+				continue
+			}
+			value, err := coerce(types[name].kind, s)
 			if err != nil {
 				return nil, failed("tool %q: arguments: %s: %s", tool, short(name), err)
 			}
@@ -126,27 +134,36 @@ func (r *run) arguments(tool string, known *Tool, given *starlark.Dict) ([]byte,
 	return b, nil
 }
 
+// argument is the type that a schema gives an argument, and whether it may be null.
+type argument struct {
+	kind     v1beta1.OutputType
+	nullable bool
+}
+
 // typesOf are the types that a schema gives its properties, where it gives one that is not
 // string.
-func typesOf(schema []byte) map[string]v1beta1.OutputType {
+func typesOf(schema []byte) map[string]argument {
 	properties := mcp.Lookup(schema, "properties")
 	if properties == nil {
 		return nil
 	}
-	out := map[string]v1beta1.OutputType{}
+	out := map[string]argument{}
 	for _, m := range mcp.Members(properties) {
-		switch kind := v1beta1.OutputType(typeOf(m.Value)); kind {
+		given, nullable := typeOf(m.Value)
+		switch kind := v1beta1.OutputType(given); kind {
 		case v1beta1.OutputInteger, v1beta1.OutputNumber, v1beta1.OutputBoolean, v1beta1.OutputObject, v1beta1.OutputArray:
-			out[string(mcp.Unquote(m.Name))] = kind
+			out[string(mcp.Unquote(m.Name))] = argument{kind, nullable}
 		}
 	}
 	return out
 }
 
 // typeOf is the one type that a schema gives a value, null aside; "" where it gives none or
-// several. Schemas that are made from code say so of a value that may be missing.
-func typeOf(schema []byte) (kind string) {
+// several. Schemas that are made from code say so of a value that may be missing, which is
+// nullable.
+func typeOf(schema []byte) (kind string, nullable bool) {
 	one := func(next string) bool {
+		nullable = nullable || next == "null"
 		if next == "null" || next == kind {
 			return true
 		}
@@ -159,23 +176,23 @@ func typeOf(schema []byte) (kind string) {
 	}
 	switch given := mcp.Lookup(schema, "type"); {
 	case len(given) > 0 && given[0] == '"':
-		return mcp.String(given)
+		return mcp.String(given), false
 	case given != nil:
 		for _, name := range mcp.Elements(given) {
 			if !one(mcp.String(name)) {
-				return ""
+				return "", false
 			}
 		}
-		return kind
+		return kind, nullable
 	}
 	for _, choice := range []string{"anyOf", "oneOf"} {
 		for _, branch := range mcp.Elements(mcp.Lookup(schema, choice)) {
 			if !one(mcp.String(mcp.Lookup(branch, "type"))) {
-				return ""
+				return "", false
 			}
 		}
 	}
-	return kind
+	return kind, nullable
 }
 
 // outputOf is the output of a step that called a tool: structuredContent, or an object of
@@ -263,7 +280,7 @@ func (r *run) plainCall(ctx context.Context, c *scripting.Call) scripting.Answer
 		if f := failedCall(c.Tool, a.Error); f.again {
 			r.mayPass(f)
 		}
-		return scripting.Answer{Error: &scripting.Fault{Message: a.Error.Message, Code: a.Error.Code}}
+		return scripting.Answer{Error: &scripting.Fault{Message: a.Error.Message, Code: a.Error.Code, Data: a.Error.Data}}
 	case c.Whole:
 		return scripting.Answer{Value: a.Result}
 	case string(mcp.Lookup(a.Result, "isError")) == "true":

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/scripting"
 	"github.com/weir-edge/weir/scripting/turns"
 )
@@ -53,11 +52,11 @@ type Tool struct {
 	Hints       Hints
 
 	once  sync.Once
-	types map[string]v1beta1.OutputType
+	types map[string]argument
 }
 
 // propertyTypes are the types that the schema gives the tool's arguments.
-func (t *Tool) propertyTypes() map[string]v1beta1.OutputType {
+func (t *Tool) propertyTypes() map[string]argument {
 	t.once.Do(func() { t.types = typesOf(t.InputSchema) })
 	return t.types
 }
@@ -84,6 +83,7 @@ type Answer struct {
 type Fault struct {
 	Message string        // whole, such as `tool "w.t": denied by authorization policy`
 	Code    int           // HTTP status or JSON-RPC code. 408, 429, 502, 503, 504 may be tried again
+	Data    []byte        // JSON text, for attempt(); nil for none
 	After   time.Duration // not to be tried again earlier; 0 where the other side does not say
 }
 

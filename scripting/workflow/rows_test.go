@@ -40,6 +40,8 @@ func rows() []row {
 		{name: "texts become what the schema asks for", yaml: params + `steps: [{id: a, tool: w.typed, arguments: {i: "{{.params.k}}", f: "0.5", b: "true", o: "{{json .params.o}}", l: "{{json .params.l}}", s: "{{.params.k}}"}}]`, args: `{"k":3,"o":{"q":1},"l":[1,2]}`, want: `{"b":true,"f":0.5,"i":3,"l":[1,2],"o":{"q":1},"s":"3"}`},
 		{name: "a plain reference passes the value", yaml: params + `steps: [{id: a, tool: w.typed, arguments: {o: "{{.params.o}}", l: "{{.params.l}}", i: "{{.params.k}}"}}]`, args: `{"k":3,"o":{"q":[null]},"l":[1,"2"]}`, want: `{"i":3,"l":[1,"2"],"o":{"q":[null]}}`},
 		{name: "a value that may be null", yaml: params + `steps: [{id: a, tool: w.typed, arguments: {n: "{{.params.k}}", m: "{{.params.l}}", u: "{{.params.k}}"}}]`, args: `{"k":3,"l":[1,2]}`, want: `{"m":[1,2],"n":3,"u":"3"}`},
+		{name: "a value that may be null and is", yaml: params + `steps: [{id: a, tool: w.typed, arguments: {n: "{{json .params.k}}", m: "{{json .params.l}}"}}]`, args: `{}`, want: `{"m":null,"n":null}`},
+		{name: "a value that may not be null", yaml: params + `steps: [{id: a, tool: w.typed, arguments: {i: "{{json .params.k}}"}}]`, args: `{}`, want: `failed step "a": tool "w.typed": arguments: i: "null" is no integer`, calls: "none"},
 		{name: "a default within a default", yaml: `parameters: {type: object, properties: {o: {type: object, default: {}, required: [n], properties: {n: {type: integer, default: 10}}}}}
 steps: [{id: a, tool: w.echo, arguments: {x: "{{.params.o.n}}"}}]`, want: `{"x":"10"}`},
 		{name: "a text that does not become what the schema asks for", yaml: `steps: [{id: a, tool: w.typed, arguments: {i: "3.5"}}]`, want: `failed step "a": tool "w.typed": arguments: i: "3.5" is no integer`, calls: "none"},
