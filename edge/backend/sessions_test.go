@@ -213,26 +213,82 @@ func TestSessionThatIsLostAgain(t *testing.T) {
 	}
 }
 
-// The stream of a session that the server lost is opened again in the new one.
+// The stream of a session that the server lost, in whatever way it says so, is
+// opened again in the new one, also where it is refused for a while.
 func TestStreamAfterALostSession(t *testing.T) {
+	t.Parallel()
+	later := func(status int) edgetest.Script { return func(c *edgetest.Call) { c.Text(status, "", "") } }
+	for name, one := range map[string]struct {
+		lost edgetest.Lost
+		then edgetest.Script // of the first stream of the new session
+	}{
+		"404":      {edgetest.LostNotFound, nil},
+		"400":      {edgetest.LostBadRequest, nil},
+		"404, 503": {edgetest.LostNotFound, later(503)},
+		"404, 502": {edgetest.LostNotFound, later(502)},
+		"400, 429": {edgetest.LostBadRequest, later(429)},
+	} {
+		for _, client := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
+			t.Run(name+", "+client.String()+" client", func(t *testing.T) {
+				t.Parallel()
+				back := edgetest.NewServer(t, edgetest.Legacy, func(s *edgetest.Server) { s.Lost = one.lost })
+				e := edgetest.Start(t, edgetest.Manifest(back))
+				introduced(back)
+				c := e.NewClient()
+				var stream *edgetest.Response
+				if client == edgetest.Legacy {
+					s := c.Initialize("")
+					s.Request("1", "resources/subscribe", `{"uri":"a:b"}`)
+					stream = s.Listen()
+				} else {
+					stream = c.Modern("1", "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`)
+					if m := stream.NextMessage(); m.Method != "notifications/subscriptions/acknowledged" {
+						t.Fatalf("%+v", m)
+					}
+				}
+				hears := func(of int) {
+					t.Helper()
+					back.Sessions()[of].Push(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+					if m := stream.NextMessage(); m.Method != "notifications/tools/list_changed" {
+						t.Errorf("%+v", m)
+					}
+				}
+				hears(1)
+				if one.then != nil {
+					back.Once("GET", one.then)
+				}
+				back.Drop()
+				back.Until("a new session", func() bool { return len(back.Sessions()) == 3 })
+				hears(2)
+				if n := back.Count("resources/subscribe"); client == edgetest.Legacy && n != 2 {
+					t.Errorf("subscribed %d times", n)
+				}
+			})
+		}
+	}
+}
+
+// A server that refuses to go on from an event with 400 still has the session.
+func TestStreamFromAnUnknownEvent(t *testing.T) {
 	t.Parallel()
 	back, _, c := start(t, edgetest.Legacy)
 	introduced(back)
-	s := c.Initialize("")
-	s.Request("1", "resources/subscribe", `{"uri":"a:b"}`)
-	stream := s.Listen()
-	back.Sessions()[1].Push(`{"jsonrpc":"2.0","method":"notifications/one"}`)
+	back.Once("GET", func(c *edgetest.Call) {
+		c.Raw("id: e1\nretry: 20\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/one\"}\n\n")
+	})
+	back.Once("GET", func(c *edgetest.Call) {
+		if got := c.Request.Header.Get("Last-Event-ID"); got != "e1" {
+			t.Errorf("from %q", got)
+		}
+		c.Error(400, -32000, "Invalid event ID format")
+	})
+	stream := c.Initialize("").Listen()
 	if m := stream.NextMessage(); m.Method != "notifications/one" {
 		t.Errorf("%+v", m)
 	}
-	back.Drop()
-	back.Until("a new session", func() bool { return len(back.Sessions()) == 3 })
-	back.Sessions()[2].Push(`{"jsonrpc":"2.0","method":"notifications/two"}`)
-	if m := stream.NextMessage(); m.Method != "notifications/two" {
-		t.Errorf("%+v", m)
-	}
-	if n := back.Count("resources/subscribe"); n != 2 {
-		t.Errorf("subscribed %d times", n)
+	back.Sessions()[1].Push(`{"jsonrpc":"2.0","method":"notifications/two"}`)
+	if m := stream.NextMessage(); m.Method != "notifications/two" || len(back.Sessions()) != 2 {
+		t.Errorf("%+v in session %d", m, len(back.Sessions()))
 	}
 }
 

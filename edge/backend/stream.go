@@ -103,6 +103,7 @@ var errMute = errors.New("the server has no stream of its own")
 // from the last event that was heard.
 func (s *session) readOwn(ctx context.Context, opened func(resumes bool)) error {
 	wait := 100 * time.Millisecond
+	var was *link // whose stream has been open
 	for {
 		l, r, err := s.openStream(ctx)
 		switch {
@@ -124,13 +125,21 @@ func (s *session) readOwn(ctx context.Context, opened func(resumes bool)) error 
 			r.close() // it may take another one
 		case r.status == 409:
 			r.close() // it has not noticed yet that the last one ended
+		case r.status == 429, r.status >= 500 && r.status != 501:
+			r.close() // it fails, or what is before it does, which says nothing of its streams
 		case s.deafTo(r):
 			r.close() // it does not know the event any longer
 			continue
+		case r.status == 400 && l.id != "" && (was == l || !l.met.Load()):
+			if !(&refusal{status: 400, text: string(r.beginning())}).lostSession() && was != l {
+				return errMute // it has no streams for the session that was handed over
+			}
+			s.drop(l) // the first TypeScript SDK says so of a session that is no more
 		case r.status != 200 || !r.sse:
 			r.close()
 			return errMute
 		default:
+			was = l
 			began, last, told := time.Now(), wait, false
 			wait = 100 * time.Millisecond
 			if opened != nil {
