@@ -292,6 +292,23 @@ func TestStreamFromAnUnknownEvent(t *testing.T) {
 	}
 }
 
+// Who opens its stream while a backend is away hears it when it is back.
+func TestStreamBeforeABackend(t *testing.T) {
+	t.Parallel()
+	back, _, c := start(t, edgetest.Legacy)
+	introduced(back)
+	s := c.Initialize("")
+	back.Once("initialize", func(c *edgetest.Call) { c.Text(503, "", "") })
+	stream := s.Listen()
+	back.Until("a session that is listened to", func() bool { all := back.Sessions(); return len(all) == 2 && all[1].Listening() })
+	back.Sessions()[1].Push(`[{"jsonrpc":"2.0","method":"notifications/one"},{"jsonrpc":"2.0","method":"notifications/two"}]`)
+	for _, want := range []string{"notifications/one", "notifications/two"} { // a batch, as 2025-03-26 has them
+		if m := stream.NextMessage(); m.Method != want {
+			t.Errorf("%+v, want %s", m, want)
+		}
+	}
+}
+
 // The upstream session ends with the client's: by DELETE, by age, and with the
 // edge.
 func TestEndOfASession(t *testing.T) {

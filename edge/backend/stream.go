@@ -155,14 +155,18 @@ func (s *session) readOwn(ctx context.Context, opened func(resumes bool)) error 
 				if e.Retry > 0 {
 					wait, told = min(time.Duration(e.Retry)*time.Millisecond, 30*time.Second), true
 				}
-				if m, err := mcp.Decode(e.Data); err == nil && (m.Kind == mcp.Request || m.Kind == mcp.Notification) {
-					// A question lives as long as the session, and not as long as somebody listens.
-					if s.before(context.WithoutCancel(ctx), l, nil, m) != nil {
-						pause(ctx)
-						continue // nobody has heard it
+				var gone error
+				for _, m := range messagesOf(e.Data) {
+					if m.Kind == mcp.Request || m.Kind == mcp.Notification {
+						// A question lives as long as the session, and not as long as somebody listens.
+						gone = errors.Join(gone, s.before(context.WithoutCancel(ctx), l, nil, m))
+					} else if s.foreign(m.IDText()) {
+						s.b.stray()
 					}
-				} else if err == nil && s.foreign(m.IDText()) {
-					s.b.stray()
+				}
+				if gone != nil {
+					pause(ctx)
+					continue // nobody has heard it
 				}
 				if e.HasID {
 					s.hasHeard(e.ID)
@@ -179,6 +183,23 @@ func (s *session) readOwn(ctx context.Context, opened func(resumes bool)) error 
 		}
 		wait = min(2*wait, 30*time.Second)
 	}
+}
+
+// messagesOf returns the messages of an event: one, or those of a batch (2025-03-26).
+func messagesOf(text []byte) (all []*mcp.Message) {
+	m, err := mcp.Decode(text)
+	if err == nil {
+		return []*mcp.Message{m}
+	}
+	if errors.Is(err, mcp.ErrBatch) {
+		parts, _ := mcp.Split(text, maxBatch)
+		for _, part := range parts {
+			if m, err := mcp.Decode(part.Of(text)); err == nil {
+				all = append(all, m)
+			}
+		}
+	}
+	return all
 }
 
 // hasHeard notes the last event of the session's own stream. Where that is read
