@@ -259,6 +259,24 @@ func TestHeaderMismatchThatStays(t *testing.T) {
 	}
 }
 
+// Before a modern server the edge is the client, which must not list a tool whose annotations
+// of headers are not valid; a modern client judges that itself.
+func TestToolsWithBadHeaders(t *testing.T) {
+	t.Parallel()
+	tool := func(name, header string) string {
+		return `{"name":"` + name + `","inputSchema":{"type":"object","properties":{"p":{"type":"string","x-mcp-header":"` + header + `"}}}}`
+	}
+	back := edgetest.NewServer(t, edgetest.Modern, func(s *edgetest.Server) {
+		s.Tools = `[{"name":"plain","inputSchema":{"type":"object"}},` + tool("bad", "A B") + `,` + tool("good", "Region") + `]`
+	})
+	f := &front{Edge: edgetest.Start(t, edgetest.Manifest(back)), back: back}
+	for client, want := range map[edgetest.Era]string{edgetest.Legacy: "[plain good]", edgetest.Modern: "[plain bad good]"} {
+		if got := fmt.Sprint(listed(t, f.callerOf(t, client, ""))); got != want {
+			t.Errorf("a %s client is told of %s, want %s", client, got, want)
+		}
+	}
+}
+
 // A legacy client subscribes to resources of a modern server, and hears of
 // changes on its own stream.
 func TestSubscriptionsAcrossEras(t *testing.T) {
