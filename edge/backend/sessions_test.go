@@ -31,7 +31,7 @@ func TestSessionPerClient(t *testing.T) {
 	t.Parallel()
 	back, e, _ := start(t, edgetest.Legacy)
 	introduced(back)
-	a, b := e.NewClient().Initialize(`{"roots":{}}`), e.NewClient().InitializeAs("2025-06-18", `{"sampling":{},"experimental":{"x":{}}}`)
+	a, b := e.NewClient().Initialize(`{"roots":{},"extensions":{"io.modelcontextprotocol/tasks":{},"io.modelcontextprotocol/ui":{"mimeTypes":["x/y"], "x":1.0}}}`), e.NewClient().InitializeAs("2025-06-18", `{"sampling":{},"experimental":{"x":{}}}`)
 	a.Request("1", "ping", "")
 	b.Request("1", "ping", "")
 	a.Notify("notifications/roots/list_changed", "")
@@ -57,7 +57,7 @@ func TestSessionPerClient(t *testing.T) {
 	}
 	inits := back.Requests("initialize")
 	for i, want := range []string{
-		`{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"edgetest","version":"1"}}`,
+		`{"protocolVersion":"2025-11-25","capabilities":{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["x/y"], "x":1.0}},"roots":{}},"clientInfo":{"name":"edgetest","version":"1"}}`,
 		`{"protocolVersion":"2025-06-18","capabilities":{"sampling":{}},"clientInfo":{"name":"edgetest","version":"1"}}`,
 	} {
 		if got := string(inits[i+1].Message.Params); got != want {
@@ -78,6 +78,37 @@ func TestSessionPerClient(t *testing.T) {
 	if got := back.Requests("notifications/roots/list_changed"); len(got) != 1 || who[got[0].Session] != `"a"` {
 		t.Errorf("%d notifications", len(got))
 	}
+}
+
+// A backend of either era learns that a client shows apps. Modern clients that do share their
+// sessions with a legacy one, and are told of nothing else by them.
+func TestClientsThatShowApps(t *testing.T) {
+	t.Parallel()
+	const apps = `{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}}`
+	t.Run("legacy backend", func(t *testing.T) {
+		t.Parallel()
+		back, e, _ := start(t, edgetest.Legacy)
+		introduced(back)
+		for _, caps := range []string{apps, strings.Replace(apps, `"]`, `","x/y"],"x":1`, 1)} {
+			e.NewClient().Modern("1", "tools/list", "", edgetest.Capabilities(caps)).Result()
+			e.NewClient().Modern("1", "tools/call", edgetest.CallParams("echo", "{}"), edgetest.Capabilities(caps)).Result()
+		}
+		e.NewClient().Modern("1", "tools/call", edgetest.CallParams("echo", "{}"), edgetest.Capabilities(strings.Replace(apps, "text/html", "x/y", 1))).Result()
+		if all := back.Requests("initialize"); len(all) != 2 || edgetest.Member(string(all[1].Message.Params), "capabilities") != apps {
+			t.Errorf("%d sessions, the last by %s", len(all), all[len(all)-1].Body)
+		}
+		if n := back.Count("GET"); n != 0 {
+			t.Errorf("%d streams for clients that cannot be asked", n)
+		}
+	})
+	t.Run("modern backend", func(t *testing.T) {
+		t.Parallel()
+		back, _, c := start(t, edgetest.Modern)
+		c.Initialize(apps).Call("1", "echo", "{}").Result()
+		if got := edgetest.Member(string(back.Requests("tools/call")[0].Message.Params), "_meta", "io.modelcontextprotocol/clientCapabilities"); got != apps {
+			t.Errorf("%s", got)
+		}
+	})
 }
 
 // Calls that come at once share one opening of their session.
