@@ -172,7 +172,7 @@ func (s *session) addressee(on *call, m *mcp.Message) (*call, edge.Client) {
 	if s.notice != nil {
 		return nil, s.notice
 	}
-	if s.several() || s.client == nil && s.level == "" && string(s.caps) == "{}" {
+	if s.several() || s.client == nil && s.level == "" && mcp.Askable(s.caps) == nil {
 		return nil, nil // the clients that share a session must not hear what is another's
 	}
 	for _, c := range s.calls { // over HTTP with SSE nothing says whose it is: any call of this client will do

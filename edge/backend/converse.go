@@ -224,7 +224,11 @@ func (r *reply) answer(ctx context.Context, id []byte, m *mcp.Message, before fu
 		}
 		return status, e
 	case errors.Is(err, mcp.ErrBatch):
-		return status, inBatch(body, id, m, nil, stray, before)
+		found, err := inBatch(body, id, m, nil, stray, before)
+		if err == nil && !found {
+			err = nonsense(nil)
+		}
+		return status, err
 	case err == nil && m.Kind == mcp.Failure && !m.ID.OK():
 		// The one message of this answer: whose request it was is plain.
 		return status, withID(m, id)
@@ -255,18 +259,21 @@ func withID(m *mcp.Message, id []byte) error {
 	return nil
 }
 
-// inBatch finds the answer in a batch (2025-03-26).
-func inBatch(body, id []byte, m *mcp.Message, r *reply, stray func(), before func(*mcp.Message, *reply)) error {
-	parts, err := mcp.Split(body, 1000)
+// maxBatch is how many messages a batch may have.
+const maxBatch = 1000
+
+// inBatch looks for the answer in a batch (2025-03-26), which may be one of notifications and
+// questions alone.
+func inBatch(body, id []byte, m *mcp.Message, r *reply, stray func(), before func(*mcp.Message, *reply)) (found bool, err error) {
+	parts, err := mcp.Split(body, maxBatch)
 	if err != nil {
-		return nonsense(err)
+		return false, nonsense(err)
 	}
-	found := false
 	for _, part := range parts {
 		one, err := mcp.Decode(part.Of(body))
 		switch {
 		case err != nil:
-			return nonsense(err)
+			return false, nonsense(err)
 		case one.Kind == mcp.Request || one.Kind == mcp.Notification:
 			before(one, r)
 		case id != nil && mcp.SameID(one.IDText(), id):
@@ -275,10 +282,7 @@ func inBatch(body, id []byte, m *mcp.Message, r *reply, stray func(), before fun
 			stray()
 		}
 	}
-	if !found {
-		return nonsense(nil)
-	}
-	return nil
+	return found, nil
 }
 
 // errCut says that a stream ended before the answer, in order or because its
@@ -321,12 +325,19 @@ func (r *reply) events(ctx context.Context, id []byte, m *mcp.Message, before fu
 		err = m.Decode(e.Data)
 		switch {
 		case errors.Is(err, mcp.ErrBatch):
-			if err := inBatch(e.Data, id, m, r, r.peer.stray, before); err != nil {
+			r.wait()
+			if at := r.ask.place; at != nil && !at.news(&e) {
+				continue
+			}
+			found, err := inBatch(e.Data, id, m, r, r.peer.stray, before)
+			switch {
+			case err != nil:
 				r.close()
 				return err
+			case found:
+				r.finish(body)
+				return nil
 			}
-			r.finish(body)
-			return nil
 		case err != nil && tells(e.Data):
 			r.peer.missed(err)
 			r.wait() // the answer is still to come

@@ -1,13 +1,84 @@
 package backend
 
 import (
+	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
 )
+
+// heardBy is a client that is told.
+type heardBy struct {
+	edge.NoClient
+	all chan string
+}
+
+func (h heardBy) Send(m *mcp.Message) error { h.all <- m.Method; return nil }
+
+// A session that was handed over may be lost before its stream is open here: a server that
+// says so with 400 gets the client's introduction. What else is said with 400 ends no session.
+func TestStreamOfALostSessionTakenOver(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]int{"Bad Request: No valid session ID provided": 1, "Bad Request": 0} {
+		t.Run(said, func(t *testing.T) {
+			t.Parallel()
+			sessions := 0 // begun one after the other
+			b := open(t, func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				m, err := mcp.Decode(body)
+				switch {
+				case r.Method == "GET" && r.Header.Get("Mcp-Session-Id") == "taken":
+					http.Error(w, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"`+said+`"},"id":null}`, 400)
+				case r.Method == "GET":
+					w.Header().Set("Content-Type", "text/event-stream")
+					_, _ = io.WriteString(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/x\"}\n\n")
+					_ = http.NewResponseController(w).Flush()
+					<-r.Context().Done()
+				case err != nil || m.Kind == mcp.Notification:
+					w.WriteHeader(202)
+				case m.Method == "initialize":
+					sessions++
+					w.Header().Set("Content-Type", "application/json")
+					w.Header().Set("Mcp-Session-Id", fmt.Sprint("s", sessions))
+					_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":`+string(m.IDText())+`,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"x","version":"1"}}}`)
+				default:
+					w.WriteHeader(400)
+				}
+			}, nil)
+			if _, err := b.Introduced(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			client := &edge.Session{ID: "c", Version: mcp.V2511}
+			if !b.Take(client, Handed{ID: "taken", Version: mcp.V2511, First: firstNumber, Requests: firstNumber}) {
+				t.Fatal("it is not taken")
+			}
+			before := sessions
+			ctx, cancel := context.WithCancel(t.Context())
+			out := heardBy{all: make(chan string, 1)}
+			ended := make(chan error, 1)
+			go func() { ended <- b.Attend(ctx, client, out) }()
+			defer cancel()
+			var err error
+			select {
+			case <-out.all:
+				cancel()
+				err = <-ended
+			case err = <-ended:
+			case <-time.After(30 * time.Second):
+				t.Fatal("it hears nothing and does not end")
+			}
+			if n := sessions - before; err != nil || n != want {
+				t.Errorf("%d new sessions: %v", n, err)
+			}
+			b.Leave(client)
+		})
+	}
+}
 
 // A process that takes a session over counts it among those of a bridge: where
 // it has a call under way beside another's, nobody knows whose a question is. And

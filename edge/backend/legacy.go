@@ -156,12 +156,12 @@ func (b *Backend) modernClient(ctx context.Context, x *edge.Exchange, in *Introd
 	if mcp.Lookup(in.Capabilities, "logging") == nil {
 		level = ""
 	}
-	caps := x.Capabilities
+	caps, said := x.Capabilities, m.Meta(mcp.MetaCapabilities).Of(m.Raw)
 	if info := mcp.MethodOf(m.Method); info.Cacheable && !info.Interactive {
 		// A server may list what needs a client that can be asked only to one.
-		caps = mcp.Askable(m.Meta(mcp.MetaCapabilities).Of(m.Raw))
+		caps = mcp.Askable(said)
 	}
-	kind := sort{principal: principalOf(x.Identity), level: level, caps: string(caps)}
+	kind := sort{principal: principalOf(x.Identity), level: level, caps: string(caps), apps: mcp.AppsOfHTML(said)}
 	if x.Chosen != nil {
 		kind.credential = x.Chosen.Name
 	}

@@ -96,6 +96,21 @@ func (w Wish) covers(n *mcp.Message) bool {
 	return false
 }
 
+// lacking returns the resources that an acknowledgement of the wish leaves out; one that does not
+// say what it is of leaves out nothing.
+func (w Wish) lacking(ack *mcp.Message) (lacks []string) {
+	if !ack.Get("notifications").OK() {
+		return nil
+	}
+	honoured := WishOf(ack).URIs
+	for _, uri := range w.URIs {
+		if !slices.Contains(honoured, uri) {
+			lacks = append(lacks, uri)
+		}
+	}
+	return lacks
+}
+
 // subscribe answers subscriptions/listen of a modern client with what a legacy
 // backend tells on a session of its own, until the client leaves.
 func (b *Backend) subscribe(ctx context.Context, x *edge.Exchange, in *Introduction) (*edge.Response, error) {
@@ -133,6 +148,9 @@ func (b *Backend) subscribe(ctx context.Context, x *edge.Exchange, in *Introduct
 		}
 		if answer.Kind != mcp.Failure { // one that can be subscribed to
 			honoured.URIs = append(honoured.URIs, uri)
+			s.mu.Lock()
+			_, _ = s.subs.add(nil, uri) // for a session that is opened anew
+			s.mu.Unlock()
 		}
 	}
 	if err := out.Admit(honoured); err != nil {
@@ -236,7 +254,9 @@ type watcher struct {
 	uris    subscriptions
 	wanted  int           // how often the wishes have changed
 	heard   int           // of these the backend has acknowledged
-	told    chan struct{} // closed when heard changes
+	refused int           // and of these it has refused the last
+	lacks   []string      // URIs that the last acknowledgement leaves out
+	told    chan struct{} // closed when heard or refused changes
 	live    bool          // somebody listens
 	closed  chan struct{} // closed with the session
 	closing sync.Once
@@ -248,6 +268,21 @@ type listening struct {
 	acked chan struct{} // closed when the backend has acknowledged it
 	ended chan struct{} // closed when it has ended; then err is there
 	err   error
+}
+
+// refused reports whether the stream has ended before the backend acknowledged it.
+func (l *listening) refused() bool {
+	select {
+	case <-l.acked:
+		return false
+	default:
+	}
+	select {
+	case <-l.ended:
+		return true
+	default:
+		return false
+	}
 }
 
 // watchKey is what a session's watcher of a backend is attached under.
@@ -266,15 +301,52 @@ func (w *watcher) Close() error {
 	return nil
 }
 
-// acknowledged notes that the backend has heard the wishes of a moment.
-func (w *watcher) acknowledged(wanted int) {
+// acknowledged notes that the backend has heard the wishes of a moment, but for what it lacks.
+func (w *watcher) acknowledged(wanted int, lacks []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if wanted > w.heard {
-		w.heard = wanted
-		close(w.told)
-		w.told = make(chan struct{})
+	if wanted >= w.heard {
+		w.heard, w.lacks = wanted, lacks
+		w.tell()
 	}
+}
+
+// refuse notes that the backend does not take the wishes of a moment.
+func (w *watcher) refuse(wanted int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.refused = max(w.refused, wanted)
+	w.tell()
+}
+
+// tell wakes those who wait; w.mu is held.
+func (w *watcher) tell() {
+	close(w.told)
+	w.told = make(chan struct{})
+}
+
+// wish asks for another stream.
+func (w *watcher) wish() {
+	select {
+	case w.renew <- struct{}{}:
+	default: // it is wanted already
+	}
+}
+
+// givesUp reports whether the backend has said, of the wishes of a moment, that it does not tell
+// of a resource; then that is wished for no longer.
+func (w *watcher) givesUp(uri string, wanted int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.heard >= wanted && slices.Contains(w.lacks, uri):
+	case w.heard < wanted && w.refused >= wanted:
+		w.wish() // without it
+	default:
+		return false
+	}
+	w.uris.drop(uri)
+	return true
 }
 
 // acknowledgeWithin is how long a subscription waits for the backend's word.
@@ -287,7 +359,7 @@ func (w *watcher) await(ctx context.Context, wanted int) {
 	defer limit.Stop()
 	for {
 		w.mu.Lock()
-		done, told := w.heard >= wanted || !w.live, w.told
+		done, told := w.heard >= wanted || w.refused >= wanted || !w.live, w.told
 		w.mu.Unlock()
 		if done {
 			return
@@ -321,8 +393,9 @@ func (b *Backend) watch(ctx context.Context, x *edge.Exchange) (bool, *edge.Resp
 	}
 	w.mu.Lock()
 	var err error
+	fresh := false
 	if m.Method == "resources/subscribe" {
-		_, err = w.uris.add(x.Session, uri)
+		fresh, err = w.uris.add(x.Session, uri)
 	} else {
 		w.uris.drop(uri)
 	}
@@ -335,11 +408,11 @@ func (b *Backend) watch(ctx context.Context, x *edge.Exchange) (bool, *edge.Resp
 	if x.Session.ID == "" {
 		b.news.version.Add(1)
 	}
-	select {
-	case w.renew <- struct{}{}:
-	default: // it is wanted already
-	}
+	w.wish()
 	w.await(ctx, wanted)
+	if fresh && w.givesUp(uri, wanted) {
+		return true, nil, edge.Errorf(edge.Params, m.Method, "backend %q does not tell of changes of this resource", b.Name)
+	}
 	return true, result(m, []byte("{}")), nil
 }
 
@@ -363,11 +436,17 @@ func (b *Backend) listenModern(ctx context.Context, client *edge.Session, out ed
 		streams.Go(func() {
 			defer close(l.ended)
 			defer end()
-			l.err = b.listenOnce(one, client, want, out, sync.OnceFunc(func() {
-				close(l.acked)
-				w.acknowledged(wanted)
-				opened(resumes)
-			}))
+			var once sync.Once
+			l.err = b.listenOnce(one, client, want, out, func(lacks []string) {
+				once.Do(func() {
+					close(l.acked)
+					w.acknowledged(wanted, lacks)
+					opened(resumes)
+				})
+			})
+			if edge.KindOf(l.err) == edge.Params {
+				w.refuse(wanted)
+			}
 		})
 		return l
 	}
@@ -388,6 +467,13 @@ func (b *Backend) listenModern(ctx context.Context, client *edge.Session, out ed
 			case <-next.ended:
 			case <-time.After(acknowledgeWithin):
 			case <-ctx.Done():
+			}
+			if next.refused() { // the one before goes on
+				if kind := edge.KindOf(next.err); kind != edge.Params && kind != edge.NoMethod {
+					time.AfterFunc(wait, w.wish)
+					wait = min(2*wait, 30*time.Second)
+				}
+				continue
 			}
 			now.end()
 			now = next
@@ -437,11 +523,10 @@ func (w *watcher) listened(live bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.live = live
-	close(w.told)
-	w.told = make(chan struct{})
+	w.tell()
 }
 
-func (b *Backend) listenOnce(ctx context.Context, client *edge.Session, want Wish, out edge.Client, acknowledged func()) error {
+func (b *Backend) listenOnce(ctx context.Context, client *edge.Session, want Wish, out edge.Client, acknowledged func(lacks []string)) error {
 	caller := mcp.Caller{Info: client.Info, Capabilities: relayed(client)}
 	params := mcp.Change(nil, nil,
 		mcp.Raw("_meta", mcp.Change(nil, nil, caller.Members()...)),
@@ -454,7 +539,7 @@ func (b *Backend) listenOnce(ctx context.Context, client *edge.Session, want Wis
 	m := new(mcp.Message)
 	hear := func(n *mcp.Message, _ *reply) {
 		if n.Kind == mcp.Notification && n.Method == "notifications/subscriptions/acknowledged" {
-			acknowledged()
+			acknowledged(want.lacking(n))
 		}
 		if n.Kind != mcp.Notification || !want.covers(n) {
 			return
@@ -468,13 +553,26 @@ func (b *Backend) listenOnce(ctx context.Context, client *edge.Session, want Wis
 		return b.listenLocal(ctx, client, o.body, func(n *mcp.Message) { hear(n, nil) })
 	}
 	_, err := b.peer.converse(ctx, &o, id, m, hear)
-	if r, ok := err.(*refusal); ok && r.modern() {
-		return edge.Errorf(edge.NoMethod, "listen", "the backend tells of no changes")
+	if r, ok := err.(*refusal); ok && r.code != 0 {
+		return notListened(r.code)
 	}
 	if err == nil && m.Kind == mcp.Failure {
-		return edge.Errorf(edge.NoMethod, "listen", "the backend tells of no changes")
+		return notListened(m.Code())
 	}
 	return err
+}
+
+// notListened is what it means that a backend answers subscriptions/listen with an error of a
+// code: that it has no such method, that it does not take what is listened for, or that it
+// fails for now.
+func notListened(code int) error {
+	switch code {
+	case mcp.CodeMethodNotFound:
+		return edge.Errorf(edge.NoMethod, "listen", "the backend tells of no changes")
+	case mcp.CodeInvalidParams:
+		return edge.Errorf(edge.Params, "listen", "the backend does not tell of what is listened for")
+	}
+	return edge.Errorf(edge.Unavailable, "listen", "answered with error %d", code)
 }
 
 // listenLocal is listenOnce to a local server, with the text of the request.
@@ -490,7 +588,7 @@ func (b *Backend) listenLocal(ctx context.Context, client *edge.Session, body []
 	answer := new(mcp.Message)
 	err = l.call(ctx, teller{tell: hear}, m, answer, true)
 	if err == nil && answer.Kind == mcp.Failure {
-		return edge.Errorf(edge.NoMethod, "listen", "the backend tells of no changes")
+		return notListened(answer.Code())
 	}
 	return err
 }

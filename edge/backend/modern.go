@@ -331,7 +331,11 @@ var errUnanswered = fmt.Errorf("the client was asked and did not answer in time:
 
 // relayed returns those of a client's capabilities that the edge can relay.
 func relayed(s *edge.Session) []byte {
-	return mcp.Relayable(s.Capabilities, "sampling", "elicitation", "roots")
+	caps := mcp.Relayable(s.Capabilities, "sampling", "elicitation", "roots")
+	if apps := mcp.Apps(s.Capabilities); apps != nil {
+		caps = mcp.Change(caps, nil, mcp.Raw("extensions", apps))
+	}
+	return caps
 }
 
 // result makes the answer to a request that needs no backend.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
 )
 
 // A legacy server may keep state in a session: who logged in, which project was
@@ -47,6 +48,7 @@ type sort struct {
 	principal principal
 	level     string // the log level set; one of those that MCP names, or ""
 	caps      string // what is declared to the server, in canonical form
+	apps      string // and which apps are shown
 
 	credential string // that a program chose; "" for the configured one
 }
@@ -170,6 +172,9 @@ func (b *Backend) borrow(in *Introduction, kind sort) (*pooled, error) {
 	var caps []byte
 	if kind.caps != "" {
 		caps = []byte(kind.caps)
+	}
+	if kind.apps != "" {
+		caps = mcp.Change(caps, nil, mcp.With("extensions", kind.apps))
 	}
 	p := &pooled{session: newSession(b, in.SSE, nil, caps), kind: kind}
 	p.level, p.personal, p.who = kind.level, kind.principal != principal{}, kind.principal

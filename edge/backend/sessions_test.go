@@ -31,7 +31,7 @@ func TestSessionPerClient(t *testing.T) {
 	t.Parallel()
 	back, e, _ := start(t, edgetest.Legacy)
 	introduced(back)
-	a, b := e.NewClient().Initialize(`{"roots":{}}`), e.NewClient().InitializeAs("2025-06-18", `{"sampling":{},"experimental":{"x":{}}}`)
+	a, b := e.NewClient().Initialize(`{"roots":{},"extensions":{"io.modelcontextprotocol/tasks":{},"io.modelcontextprotocol/ui":{"mimeTypes":["x/y"], "x":1.0}}}`), e.NewClient().InitializeAs("2025-06-18", `{"sampling":{},"experimental":{"x":{}}}`)
 	a.Request("1", "ping", "")
 	b.Request("1", "ping", "")
 	a.Notify("notifications/roots/list_changed", "")
@@ -57,7 +57,7 @@ func TestSessionPerClient(t *testing.T) {
 	}
 	inits := back.Requests("initialize")
 	for i, want := range []string{
-		`{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"edgetest","version":"1"}}`,
+		`{"protocolVersion":"2025-11-25","capabilities":{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["x/y"], "x":1.0}},"roots":{}},"clientInfo":{"name":"edgetest","version":"1"}}`,
 		`{"protocolVersion":"2025-06-18","capabilities":{"sampling":{}},"clientInfo":{"name":"edgetest","version":"1"}}`,
 	} {
 		if got := string(inits[i+1].Message.Params); got != want {
@@ -78,6 +78,37 @@ func TestSessionPerClient(t *testing.T) {
 	if got := back.Requests("notifications/roots/list_changed"); len(got) != 1 || who[got[0].Session] != `"a"` {
 		t.Errorf("%d notifications", len(got))
 	}
+}
+
+// A backend of either era learns that a client shows apps. Modern clients that do share their
+// sessions with a legacy one, and are told of nothing else by them.
+func TestClientsThatShowApps(t *testing.T) {
+	t.Parallel()
+	const apps = `{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}}`
+	t.Run("legacy backend", func(t *testing.T) {
+		t.Parallel()
+		back, e, _ := start(t, edgetest.Legacy)
+		introduced(back)
+		for _, caps := range []string{apps, strings.Replace(apps, `"]`, `","x/y"],"x":1`, 1)} {
+			e.NewClient().Modern("1", "tools/list", "", edgetest.Capabilities(caps)).Result()
+			e.NewClient().Modern("1", "tools/call", edgetest.CallParams("echo", "{}"), edgetest.Capabilities(caps)).Result()
+		}
+		e.NewClient().Modern("1", "tools/call", edgetest.CallParams("echo", "{}"), edgetest.Capabilities(strings.Replace(apps, "text/html", "x/y", 1))).Result()
+		if all := back.Requests("initialize"); len(all) != 2 || edgetest.Member(string(all[1].Message.Params), "capabilities") != apps {
+			t.Errorf("%d sessions, the last by %s", len(all), all[len(all)-1].Body)
+		}
+		if n := back.Count("GET"); n != 0 {
+			t.Errorf("%d streams for clients that cannot be asked", n)
+		}
+	})
+	t.Run("modern backend", func(t *testing.T) {
+		t.Parallel()
+		back, _, c := start(t, edgetest.Modern)
+		c.Initialize(apps).Call("1", "echo", "{}").Result()
+		if got := edgetest.Member(string(back.Requests("tools/call")[0].Message.Params), "_meta", "io.modelcontextprotocol/clientCapabilities"); got != apps {
+			t.Errorf("%s", got)
+		}
+	})
 }
 
 // Calls that come at once share one opening of their session.
@@ -213,26 +244,99 @@ func TestSessionThatIsLostAgain(t *testing.T) {
 	}
 }
 
-// The stream of a session that the server lost is opened again in the new one.
+// The stream of a session that the server lost, in whatever way it says so, is
+// opened again in the new one, also where it is refused for a while.
 func TestStreamAfterALostSession(t *testing.T) {
+	t.Parallel()
+	later := func(status int) edgetest.Script { return func(c *edgetest.Call) { c.Text(status, "", "") } }
+	for name, one := range map[string]struct {
+		lost edgetest.Lost
+		then edgetest.Script // of the first stream of the new session
+	}{
+		"404":      {edgetest.LostNotFound, nil},
+		"400":      {edgetest.LostBadRequest, nil},
+		"404, 503": {edgetest.LostNotFound, later(503)},
+		"404, 502": {edgetest.LostNotFound, later(502)},
+		"400, 429": {edgetest.LostBadRequest, later(429)},
+	} {
+		for _, client := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
+			t.Run(name+", "+client.String()+" client", func(t *testing.T) {
+				t.Parallel()
+				back := edgetest.NewServer(t, edgetest.Legacy, func(s *edgetest.Server) { s.Lost = one.lost })
+				e := edgetest.Start(t, edgetest.Manifest(back))
+				introduced(back)
+				c := e.NewClient()
+				var stream *edgetest.Response
+				if client == edgetest.Legacy {
+					s := c.Initialize("")
+					s.Request("1", "resources/subscribe", `{"uri":"a:b"}`)
+					stream = s.Listen()
+				} else {
+					stream = c.Modern("1", "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`)
+					if m := stream.NextMessage(); m.Method != "notifications/subscriptions/acknowledged" {
+						t.Fatalf("%+v", m)
+					}
+				}
+				hears := func(of int) {
+					t.Helper()
+					back.Sessions()[of].Push(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+					if m := stream.NextMessage(); m.Method != "notifications/tools/list_changed" {
+						t.Errorf("%+v", m)
+					}
+				}
+				hears(1)
+				if one.then != nil {
+					back.Once("GET", one.then)
+				}
+				back.Drop()
+				back.Until("a new session", func() bool { return len(back.Sessions()) == 3 })
+				hears(2)
+				if n := back.Count("resources/subscribe"); client == edgetest.Legacy && n != 2 {
+					t.Errorf("subscribed %d times", n)
+				}
+			})
+		}
+	}
+}
+
+// A server that refuses to go on from an event with 400 still has the session.
+func TestStreamFromAnUnknownEvent(t *testing.T) {
+	t.Parallel()
+	back, _, c := start(t, edgetest.Legacy)
+	introduced(back)
+	back.Once("GET", func(c *edgetest.Call) {
+		c.Raw("id: e1\nretry: 20\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/one\"}\n\n")
+	})
+	back.Once("GET", func(c *edgetest.Call) {
+		if got := c.Request.Header.Get("Last-Event-ID"); got != "e1" {
+			t.Errorf("from %q", got)
+		}
+		c.Error(400, -32000, "Invalid event ID format")
+	})
+	stream := c.Initialize("").Listen()
+	if m := stream.NextMessage(); m.Method != "notifications/one" {
+		t.Errorf("%+v", m)
+	}
+	back.Sessions()[1].Push(`{"jsonrpc":"2.0","method":"notifications/two"}`)
+	if m := stream.NextMessage(); m.Method != "notifications/two" || len(back.Sessions()) != 2 {
+		t.Errorf("%+v in session %d", m, len(back.Sessions()))
+	}
+}
+
+// Who opens its stream while a backend is away hears it when it is back.
+func TestStreamBeforeABackend(t *testing.T) {
 	t.Parallel()
 	back, _, c := start(t, edgetest.Legacy)
 	introduced(back)
 	s := c.Initialize("")
-	s.Request("1", "resources/subscribe", `{"uri":"a:b"}`)
+	back.Once("initialize", func(c *edgetest.Call) { c.Text(503, "", "") })
 	stream := s.Listen()
-	back.Sessions()[1].Push(`{"jsonrpc":"2.0","method":"notifications/one"}`)
-	if m := stream.NextMessage(); m.Method != "notifications/one" {
-		t.Errorf("%+v", m)
-	}
-	back.Drop()
-	back.Until("a new session", func() bool { return len(back.Sessions()) == 3 })
-	back.Sessions()[2].Push(`{"jsonrpc":"2.0","method":"notifications/two"}`)
-	if m := stream.NextMessage(); m.Method != "notifications/two" {
-		t.Errorf("%+v", m)
-	}
-	if n := back.Count("resources/subscribe"); n != 2 {
-		t.Errorf("subscribed %d times", n)
+	back.Until("a session that is listened to", func() bool { all := back.Sessions(); return len(all) == 2 && all[1].Listening() })
+	back.Sessions()[1].Push(`[{"jsonrpc":"2.0","method":"notifications/one"},{"jsonrpc":"2.0","method":"notifications/two"}]`)
+	for _, want := range []string{"notifications/one", "notifications/two"} { // a batch, as 2025-03-26 has them
+		if m := stream.NextMessage(); m.Method != want {
+			t.Errorf("%+v, want %s", m, want)
+		}
 	}
 }
 

@@ -103,6 +103,7 @@ var errMute = errors.New("the server has no stream of its own")
 // from the last event that was heard.
 func (s *session) readOwn(ctx context.Context, opened func(resumes bool)) error {
 	wait := 100 * time.Millisecond
+	var was *link // whose stream has been open
 	for {
 		l, r, err := s.openStream(ctx)
 		switch {
@@ -124,13 +125,21 @@ func (s *session) readOwn(ctx context.Context, opened func(resumes bool)) error 
 			r.close() // it may take another one
 		case r.status == 409:
 			r.close() // it has not noticed yet that the last one ended
+		case r.status == 429, r.status >= 500 && r.status != 501:
+			r.close() // it fails, or what is before it does, which says nothing of its streams
 		case s.deafTo(r):
 			r.close() // it does not know the event any longer
 			continue
+		case r.status == 400 && l.id != "" && (was == l || !l.met.Load()):
+			if !(&refusal{status: 400, text: string(r.beginning())}).lostSession() && was != l {
+				return errMute // it has no streams for the session that was handed over
+			}
+			s.drop(l) // the first TypeScript SDK says so of a session that is no more
 		case r.status != 200 || !r.sse:
 			r.close()
 			return errMute
 		default:
+			was = l
 			began, last, told := time.Now(), wait, false
 			wait = 100 * time.Millisecond
 			if opened != nil {
@@ -146,14 +155,18 @@ func (s *session) readOwn(ctx context.Context, opened func(resumes bool)) error 
 				if e.Retry > 0 {
 					wait, told = min(time.Duration(e.Retry)*time.Millisecond, 30*time.Second), true
 				}
-				if m, err := mcp.Decode(e.Data); err == nil && (m.Kind == mcp.Request || m.Kind == mcp.Notification) {
-					// A question lives as long as the session, and not as long as somebody listens.
-					if s.before(context.WithoutCancel(ctx), l, nil, m) != nil {
-						pause(ctx)
-						continue // nobody has heard it
+				var gone error
+				for _, m := range messagesOf(e.Data) {
+					if m.Kind == mcp.Request || m.Kind == mcp.Notification {
+						// A question lives as long as the session, and not as long as somebody listens.
+						gone = errors.Join(gone, s.before(context.WithoutCancel(ctx), l, nil, m))
+					} else if s.foreign(m.IDText()) {
+						s.b.stray()
 					}
-				} else if err == nil && s.foreign(m.IDText()) {
-					s.b.stray()
+				}
+				if gone != nil {
+					pause(ctx)
+					continue // nobody has heard it
 				}
 				if e.HasID {
 					s.hasHeard(e.ID)
@@ -170,6 +183,23 @@ func (s *session) readOwn(ctx context.Context, opened func(resumes bool)) error 
 		}
 		wait = min(2*wait, 30*time.Second)
 	}
+}
+
+// messagesOf returns the messages of an event: one, or those of a batch (2025-03-26).
+func messagesOf(text []byte) (all []*mcp.Message) {
+	m, err := mcp.Decode(text)
+	if err == nil {
+		return []*mcp.Message{m}
+	}
+	if errors.Is(err, mcp.ErrBatch) {
+		parts, _ := mcp.Split(text, maxBatch)
+		for _, part := range parts {
+			if m, err := mcp.Decode(part.Of(text)); err == nil {
+				all = append(all, m)
+			}
+		}
+	}
+	return all
 }
 
 // hasHeard notes the last event of the session's own stream. Where that is read

@@ -27,6 +27,32 @@ func badHeaders(schema []byte) string {
 	return h.wrong
 }
 
+// Listable returns those of a modern backend's tools, JSON text of an array, that a client of HTTP may
+// list, as an array, and why the others may not, by their names. The array is nil where all may.
+func Listable(tools []byte) (may []byte, why map[string]string) {
+	if !bytes.Contains(tools, []byte(headerAnnotation)) && bytes.IndexByte(tools, '\\') < 0 {
+		return nil, nil
+	}
+	may = []byte{'['}
+	for _, tool := range mcp.Elements(tools) {
+		if bad := badHeaders(mcp.Lookup(tool, "inputSchema")); bad != "" {
+			if why == nil {
+				why = make(map[string]string)
+			}
+			why[clip(mcp.String(mcp.Lookup(tool, "name")))] = bad
+			continue
+		}
+		if len(may) > 1 {
+			may = append(may, ',')
+		}
+		may = append(may, tool...)
+	}
+	if why == nil {
+		return nil, nil
+	}
+	return append(may, ']'), why
+}
+
 // headers goes through a schema and judges the annotations in it.
 type headers struct {
 	walker

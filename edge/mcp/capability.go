@@ -31,6 +31,32 @@ func Askable(caps []byte) []byte {
 	return Change(nil, nil, set...)
 }
 
+// appsExtension is the extension by which a client says that it shows apps of servers (MCP Apps).
+// Nothing of it is between a client and a server but resources and _meta, which pass as they are.
+const appsExtension = "io.modelcontextprotocol/ui"
+
+// Apps returns the part of a client's "extensions" that says which apps it shows, as it wrote
+// that; nil for none.
+func Apps(caps []byte) []byte {
+	v := Lookup(caps, "extensions", appsExtension)
+	if !isObject(v) {
+		return nil
+	}
+	return Change(nil, nil, Raw(appsExtension, v))
+}
+
+// AppsOfHTML is what Apps returns, in one canonical form, for a client that shows apps of the one kind
+// that is defined; "" stands for another client.
+func AppsOfHTML(caps []byte) string {
+	const kind = "text/html;profile=mcp-app"
+	for _, v := range Elements(Lookup(caps, "extensions", appsExtension, "mimeTypes")) {
+		if String(v) == kind {
+			return `{"` + appsExtension + `":{"mimeTypes":["` + kind + `"]}}`
+		}
+	}
+	return ""
+}
+
 // Can reports whether a client of these capabilities can be asked by the
 // method with the params, the mode of an elicitation included (2025-11-25,
 // client/elicitation: no mode at all stands for form).

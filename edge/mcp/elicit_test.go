@@ -25,6 +25,20 @@ func TestAskable(t *testing.T) {
 	}
 }
 
+func TestApps(t *testing.T) {
+	const html = `{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}`
+	for _, c := range []struct{ caps, apps, html string }{
+		{``, ``, ``}, {`{}`, ``, ``}, {`{"extensions":[]}`, ``, ``}, {`{"extensions":{"io.modelcontextprotocol/tasks":{}}}`, ``, ``},
+		{`{"extensions":{"io.modelcontextprotocol/ui":true}}`, ``, ``},
+		{`{"extensions":{"io.modelcontextprotocol/ui":{"x":1}}}`, `{"io.modelcontextprotocol/ui":{"x":1}}`, ``},
+		{`{"extensions":{"a":1,"io.modelcontextprotocol/ui":{"mimeTypes":["a/b","text/html;profile=mcp-app"]}}}`, `{"io.modelcontextprotocol/ui":{"mimeTypes":["a/b","text/html;profile=mcp-app"]}}`, html},
+	} {
+		if got := Apps([]byte(c.caps)); string(got) != c.apps || AppsOfHTML([]byte(c.caps)) != c.html {
+			t.Errorf("%s: %s and %s", c.caps, got, AppsOfHTML([]byte(c.caps)))
+		}
+	}
+}
+
 func TestCan(t *testing.T) {
 	for _, c := range []struct {
 		caps, method, params string

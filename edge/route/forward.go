@@ -246,6 +246,9 @@ func (s *Server) forward(ctx context.Context, x *edge.Exchange, b *backend.Backe
 	if s.only == nil {
 		return s.inward(x, m, r)
 	}
+	if m.Method == "tools/list" && x.Era == mcp.Legacy {
+		return s.listable(b, r)
+	}
 	if s.bindsTasks(x) {
 		switch {
 		case m.Method == "tasks/list":
@@ -257,6 +260,28 @@ func (s *Server) forward(ctx context.Context, x *edge.Exchange, b *backend.Backe
 	if x.Era == mcp.Modern && r.Says("resultType", "input_required") {
 		return s.reseal(x, m, r)
 	}
+	return r, nil
+}
+
+// listable takes out of a list of tools for a legacy client what a client of the modern era must
+// not list (2026-07-28, x-mcp-header): before such a backend over HTTP the edge is that client.
+func (s *Server) listable(b *backend.Backend, r *edge.Response) (*edge.Response, error) {
+	if _, lines := b.Local.(backend.OverLines); lines {
+		return r, nil
+	}
+	if in := b.Known(); in == nil || in.Era != mcp.Modern {
+		return r, nil
+	}
+	may, why := catalog.Listable(r.Get("tools").Of(r.Raw))
+	if may == nil {
+		return r, nil
+	}
+	s.o.Log.Debug("tools are not listed", "backend", b.Name, "why", why)
+	status := r.Status
+	if err := r.Decode(mcp.Splice(nil, r.Raw, mcp.Edit{Span: r.Get("tools"), With: may})); err != nil {
+		return nil, edge.Errorf(edge.Internal, "route", "%w", err)
+	}
+	r.Status = status
 	return r, nil
 }
 

@@ -720,6 +720,12 @@ func TestZ10OddServers(t *testing.T) {
 		{"a question that cannot be read", "tools/call", false, func(c *edgetest.Call) {
 			c.Whole(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"cut \ud83d"}}`, answer(c))
 		}},
+		{"a batch of a log message and a question", "tools/call", false, func(c *edgetest.Call) {
+			c.Whole(`[{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}},{"jsonrpc":"2.0","id":"q","method":"ping"}]`, answer(c))
+		}},
+		{"a batch alone", "tools/call", true, func(c *edgetest.Call) {
+			c.JSON(200, `[{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}]`)
+		}},
 		{"an answer that cannot be read", "tools/call", true, func(c *edgetest.Call) {
 			c.Whole(strings.Replace(answer(c), "[]", `[{"type":"text","text":"cut \ud83d"}]`, 1))
 		}},

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"time"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
@@ -45,7 +46,8 @@ func (s *server) askFor(ctx context.Context, x *edge.Exchange) (_ *edge.Response
 	return s.chain.Handle(ctx, x)
 }
 
-// hearFor begins to listen to the backends for a session of somebody.
+// hearFor begins to listen to the backends for a session of somebody. One that is away is asked
+// again until it is there, as by the hub.
 func (s *server) hearFor(ctx context.Context, of *edge.Session, who *edge.Identity, out edge.Client) {
 	for _, b := range s.Backends {
 		to := s.beside(ctx, of, who, &edge.Target{Backend: b.Name}, out)
@@ -54,8 +56,24 @@ func (s *server) hearFor(ctx context.Context, of *edge.Session, who *edge.Identi
 		}
 		s.edge.work.Go(func() {
 			defer edge.Contain(s.edge.log, "listener")
-			if err := b.Attend(ctx, of, to); err != nil && ctx.Err() == nil {
+			for wait := time.Second; ; wait = min(2*wait, 30*time.Second) {
+				began := time.Now()
+				err := b.Attend(ctx, of, to)
+				if err == nil || ctx.Err() != nil {
+					return
+				}
 				s.edge.log.Debug("backend is not heard", "backend", b.Name, "error", err)
+				if edge.KindOf(err) == edge.NoSession {
+					return
+				}
+				if began.Before(time.Now().Add(-time.Minute)) { // it was heard for a while
+					wait = time.Second
+				}
+				select {
+				case <-ctx.Done():
+					return
+				case <-time.After(wait):
+				}
 			}
 		})
 	}

@@ -259,6 +259,24 @@ func TestHeaderMismatchThatStays(t *testing.T) {
 	}
 }
 
+// Before a modern server the edge is the client, which must not list a tool whose annotations
+// of headers are not valid; a modern client judges that itself.
+func TestToolsWithBadHeaders(t *testing.T) {
+	t.Parallel()
+	tool := func(name, header string) string {
+		return `{"name":"` + name + `","inputSchema":{"type":"object","properties":{"p":{"type":"string","x-mcp-header":"` + header + `"}}}}`
+	}
+	back := edgetest.NewServer(t, edgetest.Modern, func(s *edgetest.Server) {
+		s.Tools = `[{"name":"plain","inputSchema":{"type":"object"}},` + tool("bad", "A B") + `,` + tool("good", "Region") + `]`
+	})
+	f := &front{Edge: edgetest.Start(t, edgetest.Manifest(back)), back: back}
+	for client, want := range map[edgetest.Era]string{edgetest.Legacy: "[plain good]", edgetest.Modern: "[plain bad good]"} {
+		if got := fmt.Sprint(listed(t, f.callerOf(t, client, ""))); got != want {
+			t.Errorf("a %s client is told of %s, want %s", client, got, want)
+		}
+	}
+}
+
 // A legacy client subscribes to resources of a modern server, and hears of
 // changes on its own stream.
 func TestSubscriptionsAcrossEras(t *testing.T) {
@@ -266,10 +284,15 @@ func TestSubscriptionsAcrossEras(t *testing.T) {
 	f := newFront(t, edgetest.Modern)
 	streams := make(chan chan string, 8) // of each stream, in order
 	f.back.Always("subscriptions/listen", func(c *edgetest.Call) {
+		wish := edgetest.Member(string(c.Message.Params), "notifications")
+		if strings.Contains(wish, "bad:1") {
+			c.Error(200, -32602, "no such resource")
+			return
+		}
 		events := make(chan string, 8)
 		streams <- events
 		id := `"_meta":{"io.modelcontextprotocol/subscriptionId":` + c.ID() + `}`
-		c.Event(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{` + id + `,"notifications":` + edgetest.Member(string(c.Message.Params), "notifications") + `}}`)
+		c.Event(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{` + id + `,"notifications":` + strings.Replace(wish, `,"left:out"`, "", 1) + `}}`)
 		for {
 			select {
 			case method := <-events:
@@ -313,6 +336,23 @@ func TestSubscriptionsAcrossEras(t *testing.T) {
 	if m := stream.NextMessage(); m.Method != "notifications/prompts/list_changed" {
 		t.Errorf("%+v", m)
 	}
+	// What the server refuses, or leaves out, is refused, and takes nothing else away.
+	heard := func(what string) {
+		t.Helper()
+		edgetest.Receive(t, streams, what) <- "notifications/resources/updated"
+		if m := stream.NextMessage(); m.Method != "notifications/resources/updated" {
+			t.Errorf("%s: %+v", what, m)
+		}
+	}
+	s.Request("3", "resources/subscribe", `{"uri":"a:b"}`).Result()
+	heard("the fourth stream")
+	fails(t, s.Request("4", "resources/subscribe", `{"uri":"bad:1"}`), 200, -32602, "4")
+	heard("the stream after one that was refused")
+	fails(t, s.Request("5", "resources/subscribe", `{"uri":"left:out"}`), 200, -32602, "5")
+	heard("the stream that leaves out a resource")
+	f.back.Once("subscriptions/listen", func(c *edgetest.Call) { c.Error(200, -32603, "not now") })
+	s.Request("6", "resources/subscribe", `{"uri":"c:d"}`).Result()
+	heard("the stream after a failure")
 }
 
 // A modern client listens to a legacy server: acknowledged first, and every
@@ -349,6 +389,32 @@ func TestListeningAcrossEras(t *testing.T) {
 			}
 			if m := r.NextMessage(); edgetest.Member(string(m.Params), "uri") != `"a:b"` || edgetest.Member(string(m.Params), "x") != "1.0" || edgetest.Member(string(m.Params), "_meta") != tag {
 				t.Errorf("%s %s", m.Method, m.Params)
+			}
+			if era == edgetest.Legacy { // the session of the older transport is its stream
+				known := len(f.back.Sessions())
+				f.back.Drop()
+				f.back.Until("a new session that is listened to", func() bool {
+					for _, one := range f.back.Sessions()[known:] {
+						if one.Listening() {
+							upstream = one
+							return true
+						}
+					}
+					return false
+				})
+				var uris []string
+				for _, r := range f.back.Requests("resources/subscribe") {
+					if r.Session == upstream.ID {
+						uris = append(uris, edgetest.Member(string(r.Message.Params), "uri"))
+					}
+				}
+				if strings.Join(uris, " ") != `"a:b"` {
+					t.Errorf("the new session is subscribed to %s", uris)
+				}
+				upstream.Push(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a:b"}}`)
+				if m := r.NextMessage(); edgetest.Member(string(m.Params), "uri") != `"a:b"` {
+					t.Errorf("%s %s", m.Method, m.Params)
+				}
 			}
 			// The client leaves: its session at the server ends.
 			r.Close()
