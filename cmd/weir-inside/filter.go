@@ -78,13 +78,25 @@ func filter(s setup) []unix.SockFilter {
 			b.ret(allow)
 		})
 	}
-	p.on(unix.SYS_PRLIMIT64, func(b *program) {
-		b.load(atArg(0))
-		b.when(0, allow) // one's own
+	onlyRead := func(b *program) {
 		b.load(atArg(2))
-		b.unless(0, eperm) // limits of others are read, not set: the helper has some
+		b.unless(0, eperm)
 		b.load(atArg(2) + 4)
 		b.unless(0, eperm)
+		b.ret(allow)
+	}
+	p.on(unix.SYS_PRLIMIT64, func(b *program) {
+		b.load(atArg(0))
+		b.on(0, func(b *program) { // one's own
+			b.load(atArg(1))
+			b.unless(unix.RLIMIT_MSGQUEUE, allow)
+			onlyRead(b) // it marks whose process this is: see tagLimit
+		})
+		onlyRead(b) // limits of others are read, not set: the helper has some
+	})
+	p.on(unix.SYS_SETRLIMIT, func(b *program) {
+		b.load(atArg(0))
+		b.when(unix.RLIMIT_MSGQUEUE, eperm)
 		b.ret(allow)
 	})
 	// 2. All others, by halves.
