@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 	"unicode/utf8"
 )
@@ -264,20 +265,10 @@ func readIgnore(path string) ([]pattern, error) {
 	if path == "" {
 		return nil, nil
 	}
-	info, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
-		info, err = os.Stat(path)
-	}
-	if err == nil && !info.Mode().IsRegular() { // a pipe would never end
-		err = errors.New("no file")
-	}
-	var text []byte
-	if err == nil {
-		text, err = readSome(path)
-	}
+	text, err := readSome(path)
 	if err != nil {
 		return nil, fmt.Errorf("ignore patterns in %s: %w", path, err)
 	}
@@ -301,11 +292,14 @@ func readIgnore(path string) ([]pattern, error) {
 }
 
 func readSome(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a server may have made it a named pipe, which would wait for its other end
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(errors.New("no file"), err)
+	}
 	text, err := io.ReadAll(io.LimitReader(f, maxIgnore+1))
 	if err == nil && len(text) > maxIgnore {
 		err = fmt.Errorf("more than %d bytes", maxIgnore)

@@ -6,6 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // What ignore patterns name is not seen inside: a file is empty, a directory has nothing, and
@@ -53,6 +56,28 @@ func TestHidden(t *testing.T) {
 			}
 			t.Errorf("%s: %v", grade, err)
 		}
+	}
+}
+
+// A file of patterns that a server has made a named pipe is not waited for, also when it was a
+// file still as it was looked at.
+func TestIgnoreIsNoPipe(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), IgnoreName)
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := readSome(pipe)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err == nil || !strings.Contains(err.Error(), "no file") {
+			t.Errorf("a pipe of patterns: %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("a pipe of patterns is waited for")
 	}
 }
 
