@@ -379,8 +379,9 @@ func secretsOf(ctx context.Context, s *serve.Starting, given *handed) (vars []st
 // environment returns what finds the variables that a workload is given, at each start anew.
 func environment(s *serve.Starting, given *handed) func(context.Context) ([]string, error) {
 	w := &s.Workload
+	open := func(path string) (*os.File, error) { return sandbox.OpenWithin(mountsOf(w), path) }
 	return func(ctx context.Context) ([]string, error) {
-		vars, err := envfile.Read(w.EnvFiles...)
+		vars, err := envfile.ReadBy(open, w.EnvFiles...)
 		if err != nil {
 			return nil, err
 		}
