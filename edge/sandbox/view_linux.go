@@ -187,7 +187,8 @@ func ofKernel(path string) bool {
 
 // prefixes are where the program of a sandbox is: the directory that it was installed in, or
 // where that shows too much, its file alone. Each link on the way counts, since programs
-// look for their own beside the path by which they were called.
+// look for their own beside the path by which they were called; but none that the server may
+// have made.
 func prefixes(c *Config, unsafe *unsafePaths) (all []string) {
 	path := c.Command[0]
 	if !strings.Contains(path, "/") {
@@ -206,10 +207,14 @@ func prefixes(c *Config, unsafe *unsafePaths) (all []string) {
 		if err != nil || below(path, c.Home) { // a link there is the server's, and shows nothing
 			return all
 		}
-		if show := prefix(path, unsafe); !inSystem(show) && !ofKernel(show) && !slices.Contains(all, show) {
+		show, servers := ofServer(c, path)
+		if !servers {
+			show = prefix(path, unsafe)
+		}
+		if show != "" && !inSystem(show) && !ofKernel(show) && !slices.Contains(all, show) {
 			all = append(all, show)
 		}
-		if info.Mode()&os.ModeSymlink == 0 {
+		if servers || info.Mode()&os.ModeSymlink == 0 {
 			return all
 		}
 		target, err := os.Readlink(path)
@@ -222,6 +227,23 @@ func prefixes(c *Config, unsafe *unsafePaths) (all []string) {
 		path = target
 	}
 	return all
+}
+
+// ofServer says whether a program is in a mounted directory that the server may write to. Of that
+// no more is shown than the directory itself, and nothing where a link leads into the midst of it:
+// whatever is below may be a link to something else by the time that it is shown.
+func ofServer(c *Config, path string) (show string, is bool) {
+	for i := range path {
+		if i == 0 || path[i] != '/' {
+			continue
+		}
+		if dir, rest := into(c.Mounts, path[:i]); rest == "." {
+			return path[:i], true
+		} else if dir != "" {
+			return "", true
+		}
+	}
+	return "", false
 }
 
 // prefix is what is shown for a program at a path.
