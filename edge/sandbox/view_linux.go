@@ -72,7 +72,13 @@ func (m *Machine) view(c *Config) (v *view, err error) {
 			return v, &MountError{path, err.Error(), "name another path"}
 		}
 	}
-	if v.overlays, err = Overlays(c.Mounts, c.Ignore); err != nil {
+	shown := slices.Clone(v.prefixes)
+	for _, e := range v.system {
+		if e.link == "" {
+			shown = append(shown, e.path)
+		}
+	}
+	if v.overlays, err = Overlays(c.Mounts, c.Ignore, shown...); err != nil {
 		return v, fmt.Errorf("sandbox of %s: %w", c.Name, err)
 	}
 	if slices.ContainsFunc(v.overlays, func(o Overlay) bool { return !o.Dir }) {
