@@ -239,17 +239,15 @@ func prefixes(c *Config, unsafe *unsafePaths) (all []string) {
 // no more is shown than the directory itself, and nothing where a link leads into the midst of it:
 // whatever is below may be a link to something else by the time that it is shown.
 func ofServer(c *Config, path string) (show string, is bool) {
-	for i := range path {
-		if i == 0 || path[i] != '/' {
-			continue
-		}
-		if dir, rest := into(c.Mounts, path[:i]); rest == "." {
-			return path[:i], true
-		} else if dir != "" {
-			return "", true
-		}
+	dir, rest := into(c.Mounts, filepath.Dir(path))
+	if dir == "" {
+		return "", false
 	}
-	return "", false
+	show = strings.TrimSuffix(filepath.Dir(path), rest[1:])
+	if _, rest = into(c.Mounts, show); rest != "." {
+		show = ""
+	}
+	return show, true
 }
 
 // prefix is what is shown for a program at a path.
