@@ -79,12 +79,19 @@ func filter(s setup) []unix.SockFilter {
 		})
 	}
 	p.on(unix.SYS_PRLIMIT64, func(b *program) {
+		b.load(atArg(1))
+		b.add(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, unix.RLIMIT_MSGQUEUE, 3, 0) // nobody's, past the next two: see tagLimit
 		b.load(atArg(0))
 		b.when(0, allow) // one's own
 		b.load(atArg(2))
 		b.unless(0, eperm) // limits of others are read, not set: the helper has some
 		b.load(atArg(2) + 4)
 		b.unless(0, eperm)
+		b.ret(allow)
+	})
+	p.on(unix.SYS_SETRLIMIT, func(b *program) {
+		b.load(atArg(0))
+		b.when(unix.RLIMIT_MSGQUEUE, eperm)
 		b.ret(allow)
 	})
 	// 2. All others, by halves.

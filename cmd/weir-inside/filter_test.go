@@ -61,7 +61,7 @@ func judge(t *testing.T, p []unix.SockFilter, arch, nr uint32, args ...uint64) u
 // conditional are the calls that are judged by their arguments.
 var conditional = []uint32{
 	unix.SYS_CLONE, unix.SYS_CLONE3, unix.SYS_IOCTL, unix.SYS_SOCKET, unix.SYS_KILL, unix.SYS_TKILL,
-	unix.SYS_TGKILL, unix.SYS_RT_SIGQUEUEINFO, unix.SYS_RT_TGSIGQUEUEINFO, unix.SYS_PRLIMIT64,
+	unix.SYS_TGKILL, unix.SYS_RT_SIGQUEUEINFO, unix.SYS_RT_TGSIGQUEUEINFO, unix.SYS_PRLIMIT64, unix.SYS_SETRLIMIT,
 }
 
 // TestFilterNumbers holds the filter to its list, number by number.
@@ -150,6 +150,11 @@ func TestFilterArguments(t *testing.T) {
 		{"limits at a high address", all, unix.SYS_PRLIMIT64, []uint64{1, unix.RLIMIT_CPU, 16 * high}, eperm},
 		{"limits of another, read", all, unix.SYS_PRLIMIT64, []uint64{1, unix.RLIMIT_CPU, 0, 4096}, allow},
 		{"limits of one's own", all, unix.SYS_PRLIMIT64, []uint64{0, unix.RLIMIT_CPU, 4096}, allow},
+		{"the mark of a process", all, unix.SYS_PRLIMIT64, []uint64{0, unix.RLIMIT_MSGQUEUE, 4096}, eperm},
+		{"the mark in its low half", all, unix.SYS_PRLIMIT64, []uint64{high, unix.RLIMIT_MSGQUEUE | high, 16 * high}, eperm},
+		{"the mark, read", all, unix.SYS_PRLIMIT64, []uint64{0, unix.RLIMIT_MSGQUEUE, 0, 4096}, allow},
+		{"the mark, by the older call", all, unix.SYS_SETRLIMIT, []uint64{unix.RLIMIT_MSGQUEUE | high, 4096}, eperm},
+		{"another limit, by the older call", all, unix.SYS_SETRLIMIT, []uint64{unix.RLIMIT_NOFILE, 4096}, allow},
 		{"landlock: AF_UNIX", landlocked, unix.SYS_SOCKET, []uint64{unix.AF_UNIX, unix.SOCK_STREAM}, eafno},
 		{"landlock: AF_INET", landlocked, unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_DGRAM}, eafno},
 		{"landlock: AF_INET6", landlocked, unix.SYS_SOCKET, []uint64{unix.AF_INET6, unix.SOCK_STREAM}, eafno},

@@ -65,7 +65,7 @@ func stat(pid string) (parent int, state byte) {
 }
 
 // tagLimit is the limit on message queues that marks what belongs to one process of a link:
-// children have it from their parents, and can lower it but not raise it.
+// children have it from their parents and cannot raise it, and the filter keeps them from lowering it.
 func tagLimit(tag uint) uint64 {
 	var l unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_MSGQUEUE, &l) != nil || l.Max > 819200 {

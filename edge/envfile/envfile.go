@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -26,19 +27,20 @@ const (
 // in the order of their names, those aside whose name begins with a dot, and a directory that
 // is not there is empty. Errors name the file and the line, and show no value.
 func Read(paths ...string) (all []string, err error) {
+	return ReadBy(func(path string) (*os.File, error) {
+		return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a named pipe would wait for its other end
+	}, paths...)
+}
+
+// ReadBy is Read of files and directories that open opens.
+func ReadBy(open func(path string) (*os.File, error), paths ...string) (all []string, err error) {
 	for _, path := range paths {
-		files := []string{path}
-		info, err := os.Stat(path)
-		switch {
-		case err != nil:
+		files, err := filesOf(open, path)
+		if err != nil {
 			return nil, fmt.Errorf("environment file: %w", err)
-		case info.IsDir():
-			if files, err = filesIn(path); err != nil {
-				return nil, fmt.Errorf("environment files: %w", err)
-			}
 		}
 		for _, file := range files {
-			vars, err := readFile(file)
+			vars, err := readFile(open, file)
 			if err != nil {
 				return nil, fmt.Errorf("environment file %s: %w", file, err)
 			}
@@ -50,8 +52,18 @@ func Read(paths ...string) (all []string, err error) {
 	return all, nil
 }
 
-func filesIn(dir string) (files []string, err error) {
-	entries, err := os.ReadDir(dir)
+// filesOf are the files of a directory, or what is none itself.
+func filesOf(open func(path string) (*os.File, error), path string) (files []string, err error) {
+	f, err := open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || !info.IsDir() {
+		return []string{path}, err
+	}
+	entries, err := f.ReadDir(-1)
 	if err != nil {
 		return nil, err
 	}
@@ -59,15 +71,16 @@ func filesIn(dir string) (files []string, err error) {
 		if strings.HasPrefix(e.Name(), ".") || e.IsDir() {
 			continue
 		}
-		if files = append(files, filepath.Join(dir, e.Name())); len(files) > maxFiles {
-			return nil, fmt.Errorf("%s has more than %d files", dir, maxFiles)
+		if files = append(files, filepath.Join(path, e.Name())); len(files) > maxFiles {
+			return nil, fmt.Errorf("%s has more than %d files", path, maxFiles)
 		}
 	}
+	slices.Sort(files)
 	return files, nil
 }
 
-func readFile(path string) ([]string, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a named pipe would wait for its other end
+func readFile(open func(path string) (*os.File, error), path string) ([]string, error) {
+	f, err := open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 	"unicode/utf8"
 )
@@ -99,9 +100,10 @@ const (
 // Where it may, its .weirignore is hidden, too, so that nobody inside can change it.
 //
 // What a matching link leads to is hidden where it is in a mount; a mounted file is one that
-// was asked for by name, and shown. The error is a *MountError, or what is wrong with a file of
+// was asked for by name, and shown. What is hidden of a mount is so, too, in the other paths that
+// are shown inside as they are here. The error is a *MountError, or what is wrong with a file of
 // patterns.
-func Overlays(mounts []Mount, file string) ([]Overlay, error) {
+func Overlays(mounts []Mount, file string, shown ...string) ([]Overlay, error) {
 	global, err := readIgnore(file)
 	if err != nil {
 		return nil, err
@@ -113,6 +115,12 @@ func Overlays(mounts []Mount, file string) ([]Overlay, error) {
 			continue // whoever opens it says so
 		}
 		w.mounts = append(w.mounts, m)
+	}
+	w.shown = w.mounts
+	for _, path := range shown {
+		if m, err := resolve(Mount{Host: path}); err == nil {
+			w.shown = append(w.shown, m)
+		}
 	}
 	for _, m := range w.mounts {
 		if info, err := os.Stat(m.Host); err != nil || !info.IsDir() {
@@ -146,16 +154,19 @@ func resolve(m Mount) (_ Mount, err error) {
 // hiding is one search.
 type hiding struct {
 	mounts []Mount
+	shown  []Mount // these, and what is not looked through
 	all    []Overlay
 	seen   map[string]bool // paths inside
 	walked int
 	end    time.Time
 }
 
-// add hides a path of this machine wherever a mount shows it, and no other mount lies over that.
+// add hides a path of this machine that is in a mount wherever it is shown, and no other mount lies
+// over that.
 func (w *hiding) add(host string, dir bool) {
-	for _, m := range w.mounts {
-		if host == m.Host || !below(host, m.Host) {
+	mounted := slices.ContainsFunc(w.mounts, func(m Mount) bool { return host != m.Host && below(host, m.Host) })
+	for i, m := range w.shown {
+		if !mounted || host == m.Host || !below(host, m.Host) {
 			continue
 		}
 		rest, err := filepath.Rel(m.Host, host)
@@ -164,7 +175,7 @@ func (w *hiding) add(host string, dir bool) {
 		}
 		inside := filepath.ToSlash(filepath.Join(m.Inside, rest))
 		over := slices.ContainsFunc(w.mounts, func(n Mount) bool {
-			return n.Inside != m.Inside && below(n.Inside, m.Inside) && below(inside, n.Inside)
+			return n != m && (i >= len(w.mounts) || below(n.Inside, m.Inside)) && below(inside, n.Inside) // mounts lie over all else
 		})
 		if !over && !w.seen[inside] {
 			w.seen[inside] = true
@@ -264,20 +275,10 @@ func readIgnore(path string) ([]pattern, error) {
 	if path == "" {
 		return nil, nil
 	}
-	info, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
-		info, err = os.Stat(path)
-	}
-	if err == nil && !info.Mode().IsRegular() { // a pipe would never end
-		err = errors.New("no file")
-	}
-	var text []byte
-	if err == nil {
-		text, err = readSome(path)
-	}
+	text, err := readSome(path)
 	if err != nil {
 		return nil, fmt.Errorf("ignore patterns in %s: %w", path, err)
 	}
@@ -301,11 +302,14 @@ func readIgnore(path string) ([]pattern, error) {
 }
 
 func readSome(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a server may have made it a named pipe, which would wait for its other end
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(errors.New("no file"), err)
+	}
 	text, err := io.ReadAll(io.LimitReader(f, maxIgnore+1))
 	if err == nil && len(text) > maxIgnore {
 		err = fmt.Errorf("more than %d bytes", maxIgnore)

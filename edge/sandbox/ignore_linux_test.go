@@ -2,10 +2,15 @@ package sandbox
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // What ignore patterns name is not seen inside: a file is empty, a directory has nothing, and
@@ -53,6 +58,69 @@ func TestHidden(t *testing.T) {
 			}
 			t.Errorf("%s: %v", grade, err)
 		}
+	}
+}
+
+// What is hidden of a mount is hidden, too, where the directory is shown as that of the program; what
+// another mount shows there is not.
+func TestHiddenBesideProgram(t *testing.T) {
+	m := machine(t)
+	bwrapped(t, m)
+	program, err := os.ReadFile(probe(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, other := tree(t, ".env", "keys/one", "shown", "in/x", "in/.env"), tree(t, ".env", "shown")
+	ignore := filepath.Join(t.TempDir(), "ignore")
+	for path, text := range map[string]string{ignore: "/.env\n/in/.env\nkeys/\n", filepath.Join(dir, "probe"): string(program)} {
+		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, writable := range []bool{false, true} {
+		tries := map[string]string{
+			"read:/data/.env": `""`, "read:" + dir + "/.env": `""`, "read:" + dir + "/shown": `"content"`, "read:" + dir + "/in/shown": `"content"`,
+			"list:" + dir + "/keys": "",
+		}
+		c := config(t, Bwrap)
+		c.Command = append([]string{filepath.Join(dir, "probe")}, slices.Collect(maps.Keys(tries))...)
+		c.Mounts, c.Ignore = []Mount{{Host: dir, Inside: "/data", Writable: writable}, {Host: other, Inside: filepath.Join(dir, "in")}}, ignore
+		got, _ := said(t, openBox(t, m, c))
+		for try, want := range tries {
+			if got[try] != want {
+				t.Errorf("writable %t: %s: %q, want %q", writable, try, got[try], want)
+			}
+		}
+	}
+	// A mount that lies over the directory of the program has its own files.
+	shown := []string{dir, "/usr"}
+	for _, over := range []string{dir, filepath.Dir(dir)} {
+		got, err := Overlays([]Mount{{Host: dir, Inside: "/data"}, {Host: filepath.Join(other, "shown"), Inside: over, Writable: true}}, ignore, shown...)
+		if err != nil || slices.ContainsFunc(got, func(o Overlay) bool { return below(o.Inside, over) }) || len(got) != 3 {
+			t.Errorf("below %s: %v, %v", over, got, err)
+		}
+	}
+}
+
+// A file of patterns that a server has made a named pipe is not waited for, also when it was a
+// file still as it was looked at.
+func TestIgnoreIsNoPipe(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), IgnoreName)
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := readSome(pipe)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err == nil || !strings.Contains(err.Error(), "no file") {
+			t.Errorf("a pipe of patterns: %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("a pipe of patterns is waited for")
 	}
 }
 

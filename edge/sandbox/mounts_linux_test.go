@@ -267,6 +267,43 @@ func TestPrefixes(t *testing.T) {
 	_ = os.Remove(filepath.Join(os.TempDir(), "weir-prefix-test"))
 }
 
+// A program in a mounted directory that its server may write to is shown with that directory, and
+// no link in there shows what it leads to, also where it is not the program that is one.
+func TestPrefixesOfServer(t *testing.T) {
+	home := tree(t, ".ssh/id", "p/bin/server", "p/real/server", "other/server")
+	t.Setenv("HOME", home)
+	work := filepath.Join(home, "p")
+	for path, to := range map[string]string{"p/server": ".ssh/id", "p/deep": "other", "p/inner": "p/real", "in": "p", "midst": "p/deep", "tool": "p/server"} {
+		if err := os.Symlink(filepath.Join(home, to), filepath.Join(home, path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		program  string
+		writable bool
+		want     []string
+	}{
+		{"p/server", true, []string{"p"}},
+		{"p/bin/server", true, []string{"p"}},
+		{"p/deep/server", true, []string{"p"}},
+		{"in/server", true, []string{"in"}},
+		{"midst/server", true, nil},
+		{"tool", true, []string{"tool", "p"}},
+		{"other/server", true, []string{"other"}},
+		{"p/server", false, []string{"p", ".ssh/id"}}, // it is the user's
+		{"p/real/server", false, []string{"p/real"}},
+	} {
+		conf := Config{Command: []string{filepath.Join(home, c.program)}, Home: t.TempDir(), Mounts: []Mount{{Host: work, Inside: "/work", Writable: c.writable}}}
+		var want []string
+		for _, path := range c.want {
+			want = append(want, filepath.Join(home, path))
+		}
+		if got := prefixes(&conf, newUnsafe(&conf)); !slices.Equal(got, want) {
+			t.Errorf("%s, writable %t: %q, want %q", c.program, c.writable, got, want)
+		}
+	}
+}
+
 // A bubblewrap that is there and cannot make a sandbox is not to be installed: what it says is
 // told in one line, and what keeps it from it.
 func TestBwrapRefused(t *testing.T) {
@@ -430,6 +467,47 @@ func TestPool(t *testing.T) {
 	}
 	if _, err := pool.Start(ctx, "a"); !errors.Is(err, errClosed) {
 		t.Error(err)
+	}
+}
+
+// failing is a sandbox in which the first starts fail.
+type failing struct {
+	Box
+	fails  int
+	closed bool
+}
+
+func (f *failing) Start(context.Context) (*Process, error) {
+	if f.fails--; f.fails >= 0 {
+		return nil, errors.New("it fails")
+	}
+	return newProcess(), nil
+}
+func (f *failing) HasEnded() bool { return false }
+func (f *failing) Close()         { f.closed = true }
+
+// A sandbox in which nothing could be started is not kept for the next start, which may be to
+// show something else; one in which something could be is.
+func TestPoolOfFailing(t *testing.T) {
+	var all []*failing
+	pool := NewPoolOf(func(context.Context) (Box, error) {
+		all = append(all, &failing{fails: 1 - len(all)})
+		return all[len(all)-1], nil
+	})
+	defer pool.Close()
+	if _, err := pool.Start(t.Context(), "a"); err == nil || len(all) != 1 || !all[0].closed {
+		t.Fatalf("%d sandboxes, %v", len(all), err)
+	}
+	if _, err := pool.Start(t.Context(), "a"); err != nil || len(all) != 2 {
+		t.Fatalf("%d sandboxes, %v", len(all), err)
+	}
+	all[1].fails = 1
+	if _, err := pool.Start(t.Context(), "a"); err == nil || all[1].closed {
+		t.Errorf("a sandbox with a process was closed, %v", err)
+	}
+	all[1].fails = 0
+	if _, err := pool.Start(t.Context(), "a"); err != nil || len(all) != 2 {
+		t.Errorf("%d sandboxes, %v", len(all), err)
 	}
 }
 

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -34,7 +35,8 @@ type Pool struct {
 type box struct {
 	mu    sync.Mutex // held while it is opened
 	box   Box
-	users int // processes, and starts under way; under Pool.mu
+	used  atomic.Bool // a process could be started in it
+	users int         // processes, and starts under way; under Pool.mu
 	idle  *time.Timer
 }
 
@@ -70,6 +72,7 @@ func (p *Pool) Start(ctx context.Context, principal string) (*Process, error) {
 		p.leave(principal, b)
 		return nil, err
 	}
+	b.used.Store(true)
 	process.after(func() { p.leave(principal, b) })
 	return process, nil
 }
@@ -100,6 +103,7 @@ func (b *box) living(ctx context.Context, open func(ctx context.Context) (Box, e
 	}
 	if b.box == nil {
 		var err error
+		b.used.Store(false)
 		if b.box, err = open(ctx); err != nil {
 			return nil, err
 		}
@@ -126,11 +130,19 @@ func (p *Pool) enter(principal string) (*box, error) {
 	return b, nil
 }
 
-// leave has a sandbox closed when nobody has used it for a while.
+// leave has a sandbox closed when nobody has used it for a while; at once where nothing could be
+// started in it: what it shows was found before that failed.
 func (p *Pool) leave(principal string, b *box) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if b.users--; b.users > 0 || p.closed {
+		return
+	}
+	if !b.used.Load() {
+		delete(p.boxes, principal)
+		p.mu.Unlock()
+		b.close()
+		p.mu.Lock()
 		return
 	}
 	var timer *time.Timer

@@ -72,7 +72,13 @@ func (m *Machine) view(c *Config) (v *view, err error) {
 			return v, &MountError{path, err.Error(), "name another path"}
 		}
 	}
-	if v.overlays, err = Overlays(c.Mounts, c.Ignore); err != nil {
+	shown := slices.Clone(v.prefixes)
+	for _, e := range v.system {
+		if e.link == "" {
+			shown = append(shown, e.path)
+		}
+	}
+	if v.overlays, err = Overlays(c.Mounts, c.Ignore, shown...); err != nil {
 		return v, fmt.Errorf("sandbox of %s: %w", c.Name, err)
 	}
 	if slices.ContainsFunc(v.overlays, func(o Overlay) bool { return !o.Dir }) {
@@ -187,7 +193,8 @@ func ofKernel(path string) bool {
 
 // prefixes are where the program of a sandbox is: the directory that it was installed in, or
 // where that shows too much, its file alone. Each link on the way counts, since programs
-// look for their own beside the path by which they were called.
+// look for their own beside the path by which they were called; but none that the server may
+// have made.
 func prefixes(c *Config, unsafe *unsafePaths) (all []string) {
 	path := c.Command[0]
 	if !strings.Contains(path, "/") {
@@ -206,10 +213,14 @@ func prefixes(c *Config, unsafe *unsafePaths) (all []string) {
 		if err != nil || below(path, c.Home) { // a link there is the server's, and shows nothing
 			return all
 		}
-		if show := prefix(path, unsafe); !inSystem(show) && !ofKernel(show) && !slices.Contains(all, show) {
+		show, servers := ofServer(c, path)
+		if !servers {
+			show = prefix(path, unsafe)
+		}
+		if show != "" && !inSystem(show) && !ofKernel(show) && !slices.Contains(all, show) {
 			all = append(all, show)
 		}
-		if info.Mode()&os.ModeSymlink == 0 {
+		if servers || info.Mode()&os.ModeSymlink == 0 {
 			return all
 		}
 		target, err := os.Readlink(path)
@@ -222,6 +233,21 @@ func prefixes(c *Config, unsafe *unsafePaths) (all []string) {
 		path = target
 	}
 	return all
+}
+
+// ofServer says whether a program is in a mounted directory that the server may write to. Of that
+// no more is shown than the directory itself, and nothing where a link leads into the midst of it:
+// whatever is below may be a link to something else by the time that it is shown.
+func ofServer(c *Config, path string) (show string, is bool) {
+	dir, rest := into(c.Mounts, filepath.Dir(path))
+	if dir == "" {
+		return "", false
+	}
+	show = strings.TrimSuffix(filepath.Dir(path), rest[1:])
+	if _, rest = into(c.Mounts, show); rest != "." {
+		show = ""
+	}
+	return show, true
 }
 
 // prefix is what is shown for a program at a path.

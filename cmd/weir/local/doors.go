@@ -80,7 +80,7 @@ var (
 func NewDoors(s serve.Settings, paths workload.Paths, log *slog.Logger) *Doors {
 	s.StateDir = paths.State
 	d := &Doors{settings: s, paths: paths, log: log, open: map[string]*opened{}}
-	d.locals = &Locals{settings: s, cache: paths.Cache, keeper: d, config: paths.Config, protected: []string{paths.State, paths.Run, paths.Config, paths.Data}}
+	d.locals = &Locals{settings: s, cache: paths.Cache, keeper: d, config: paths.Config, protected: []string{paths.State, paths.Run, paths.Config, paths.Data, paths.Cache}}
 	return d
 }
 

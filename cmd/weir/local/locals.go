@@ -356,9 +356,13 @@ func (l *Locals) trusted(w *compile.Workload) ([]byte, error) {
 	return bytes.Join([][]byte{reach.CAs, own}, []byte("\n")), nil
 }
 
-// guarded are the places that no server may have mounted.
+// guarded are the places that no server may have mounted: what is in the cache is the first process
+// of every sandbox, and a configuration may be served beside a manager.
 func (l *Locals) guarded(state string) []string {
-	all := append([]string{filepath.Join(state, "workloads"), l.settings.SecretsDir, l.settings.HandOver, l.settings.StateKeyFile}, l.protected...)
+	all := append([]string{state, l.held, l.settings.SecretsDir, l.settings.HandOver, l.settings.StateKeyFile}, l.protected...)
+	if p, err := workload.PathsOf(os.LookupEnv); err == nil {
+		all = append(all, p.State, p.Run, p.Config, p.Data, p.Cache)
+	}
 	return slices.DeleteFunc(all, func(path string) bool { return path == "" })
 }
 
@@ -379,8 +383,9 @@ func secretsOf(ctx context.Context, s *serve.Starting, given *handed) (vars []st
 // environment returns what finds the variables that a workload is given, at each start anew.
 func environment(s *serve.Starting, given *handed) func(context.Context) ([]string, error) {
 	w := &s.Workload
+	open := func(path string) (*os.File, error) { return sandbox.OpenWithin(mountsOf(w), path) }
 	return func(ctx context.Context) ([]string, error) {
-		vars, err := envfile.Read(w.EnvFiles...)
+		vars, err := envfile.ReadBy(open, w.EnvFiles...)
 		if err != nil {
 			return nil, err
 		}

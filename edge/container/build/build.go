@@ -498,7 +498,7 @@ func (j *job) make(ctx context.Context, tag string, there *container.Base) error
 		if err != nil {
 			return &Error{Step: "make the image", Why: err.Error(), Next: "name a package that is a server of its own"}
 		}
-		layer, err := j.app.layer()
+		layer, err := j.app.layer(ctx)
 		if err != nil {
 			return err
 		}

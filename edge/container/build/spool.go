@@ -104,7 +104,7 @@ func readApp(r io.Reader, dir string) (_ *spool, err error) {
 			e.mode = 0o755
 		case kindFile:
 			if at+h.Size > maxAppBytes {
-				return nil, fmt.Errorf("what was built has more than %d bytes", int64(maxAppBytes))
+				return nil, errTooLarge
 			}
 			n, err := io.Copy(s.file, t)
 			if err != nil {
@@ -131,7 +131,7 @@ func readApp(r io.Reader, dir string) (_ *spool, err error) {
 			return nil, fmt.Errorf("what was built has two files %.100q", s.entries[i].name)
 		}
 	}
-	// A hard link stands behind what it names, or is none.
+	// A hard link stands behind what it names, or is none. In the layer it is a file of its own.
 	for i, e := range s.entries {
 		if e.kind != kindHard {
 			continue
@@ -139,6 +139,9 @@ func readApp(r io.Reader, dir string) (_ *spool, err error) {
 		of, ok := s.find(e.target)
 		if !ok || of.kind != kindFile {
 			return nil, fmt.Errorf("what was built has a link to %.100q, which is no file", e.target)
+		}
+		if at += of.size; at > maxAppBytes {
+			return nil, errTooLarge
 		}
 		s.entries[i] = entry{name: e.name, kind: kindFile, mode: of.mode, at: of.at, size: of.size}
 	}
@@ -198,17 +201,21 @@ func (s *spool) holder(ctx context.Context, words []string) (string, error) {
 }
 
 // layer makes a layer of it: of the same files always the same bytes.
-func (s *spool) layer() (container.Layer, error) {
+func (s *spool) layer(ctx context.Context) (container.Layer, error) {
 	sum := &counted{Hash: sha256.New()}
-	if err := s.write(sum); err != nil {
+	write := func(to io.Writer) error { return s.write(ctx, to) }
+	if err := write(sum); err != nil {
 		return container.Layer{}, err
 	}
-	return container.Layer{DiffID: "sha256:" + hex.EncodeToString(sum.Sum(nil)), Size: sum.n, Write: s.write}, nil
+	return container.Layer{DiffID: "sha256:" + hex.EncodeToString(sum.Sum(nil)), Size: sum.n, Write: write}, nil
 }
 
-func (s *spool) write(to io.Writer) error {
+func (s *spool) write(ctx context.Context, to io.Writer) error {
 	w := tar.NewWriter(to)
 	for _, e := range s.entries {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		h := &tar.Header{Typeflag: e.kind, Name: e.name, Mode: e.mode, Size: e.size, Linkname: e.target, ModTime: time.Unix(0, 0), Format: tar.FormatPAX}
 		if e.kind == kindDir {
 			h.Name += "/"
@@ -236,5 +243,7 @@ func (c *counted) Write(p []byte) (int, error) {
 	c.n += int64(len(p))
 	return c.Hash.Write(p)
 }
+
+var errTooLarge = fmt.Errorf("what was built has more than %d bytes", int64(maxAppBytes))
 
 var errNoModule = errors.New("it has no go.mod")

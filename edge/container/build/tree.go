@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/weir-edge/weir/edge/container"
@@ -117,9 +118,9 @@ func readTree(dir, spool string) (_ *tree, err error) {
 		if err := w.WriteHeader(h); err != nil {
 			return err
 		}
-		f, err := root.Open(name)
+		f, err := openFile(root, name)
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", name, cause(err))
 		}
 		defer f.Close()
 		if n, err := io.Copy(w, io.LimitReader(f, info.Size())); err != nil || n != info.Size() {
@@ -135,6 +136,19 @@ func readTree(dir, spool string) (_ *tree, err error) {
 	}
 	t.digest = hex.EncodeToString(sum.Sum(nil))
 	return t, nil
+}
+
+// openFile opens a file, and nothing else: what was one when it was looked at may be a named pipe
+// by now, which would never end.
+func openFile(root *os.Root, name string) (*os.File, error) {
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(errors.New("no file"), err, f.Close())
+	}
+	return f, nil
 }
 
 // owner is the user that commands of a build run as.
@@ -179,16 +193,9 @@ type ignore struct {
 // readIgnore reads .dockerignore; without one it ignores nothing.
 func readIgnore(root *os.Root) (*ignore, error) {
 	i := &ignore{}
-	info, err := root.Stat(".dockerignore")
+	f, err := openFile(root, ".dockerignore")
 	if errors.Is(err, fs.ErrNotExist) {
 		return i, nil
-	}
-	if err == nil && !info.Mode().IsRegular() { // a pipe would never end
-		err = errors.New("no file")
-	}
-	var f *os.File
-	if err == nil {
-		f, err = root.Open(".dockerignore")
 	}
 	if err != nil {
 		return nil, fmt.Errorf(".dockerignore: %w", cause(err))
