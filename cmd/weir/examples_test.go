@@ -63,7 +63,10 @@ func (e *example) write(name, text string) {
 
 // command is a line of a README, run by a shell as it is written there.
 func (e *example) command(line string) *exec.Cmd {
-	cmd := exec.CommandContext(e.t.Context(), "sh", "-c", "exec "+line)
+	if !strings.HasPrefix(line, "(") { // a list of commands
+		line = "exec " + line
+	}
+	cmd := exec.CommandContext(e.t.Context(), "sh", "-c", line)
 	cmd.Dir, cmd.Env = e.dir, e.env
 	// The context ends before stop is called, and an edge that is killed leaves its files behind.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
