@@ -284,6 +284,9 @@ func redirected(line string) string {
 	if inner, ok := strings.CutPrefix(strings.TrimSpace(line), "source <("); ok {
 		return strings.TrimSuffix(inner, ")")
 	}
+	if inner, ok := strings.CutPrefix(strings.TrimSpace(line), "("); ok { // a list, whose end may have gone with where it writes to
+		return strings.TrimSuffix(inner, ")")
+	}
 	return line
 }
 
