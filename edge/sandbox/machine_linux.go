@@ -428,6 +428,9 @@ func (s *Sandbox) Start(ctx context.Context) (*Process, error) {
 	}
 	p, err := s.session.start(ctx, s.config.Command, env, s.config.Dir)
 	if err != nil {
+		if _, link := prefixes(&s.config, newUnsafe(&s.config)); link != "" && strings.HasSuffix(err.Error(), unix.ENOENT.Error()) {
+			err = fmt.Errorf("%w: %s is a link in a directory that the server may write to, which is not followed: mount what it leads to, too, or that directory read-only (:ro)", err, link)
+		}
 		return nil, fmt.Errorf("start %s: %w", s.config.Name, err)
 	}
 	return p, nil

@@ -260,7 +260,7 @@ func TestPrefixes(t *testing.T) {
 		"in /tmp":              {file(filepath.Join(os.TempDir(), "weir-prefix-test")), []string{filepath.Join(os.TempDir(), "weir-prefix-test")}},
 	} {
 		conf := Config{Command: []string{c.program}, Home: workload}
-		if got := prefixes(&conf, newUnsafe(&conf)); !slices.Equal(got, c.want) {
+		if got, _ := prefixes(&conf, newUnsafe(&conf)); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
@@ -298,8 +298,12 @@ func TestPrefixesOfServer(t *testing.T) {
 		for _, path := range c.want {
 			want = append(want, filepath.Join(home, path))
 		}
-		if got := prefixes(&conf, newUnsafe(&conf)); !slices.Equal(got, want) {
+		got, unfollowed := prefixes(&conf, newUnsafe(&conf))
+		if !slices.Equal(got, want) {
 			t.Errorf("%s, writable %t: %q, want %q", c.program, c.writable, got, want)
+		}
+		if stops := c.writable && (c.program == "p/server" || c.program == "tool"); stops != (unfollowed == filepath.Join(work, "server")) {
+			t.Errorf("%s, writable %t: stops at %q", c.program, c.writable, unfollowed)
 		}
 	}
 }

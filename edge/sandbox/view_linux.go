@@ -55,7 +55,7 @@ func (m *Machine) view(c *Config) (v *view, err error) {
 		return v, fmt.Errorf("sandbox of %s: home: %w", c.Name, err)
 	}
 	unsafe := newUnsafe(c)
-	v.prefixes = prefixes(c, unsafe)
+	v.prefixes, _ = prefixes(c, unsafe)
 	for _, mount := range c.Mounts {
 		o, err := open(mount, unsafe)
 		if err != nil {
@@ -194,13 +194,13 @@ func ofKernel(path string) bool {
 // prefixes are where the program of a sandbox is: the directory that it was installed in, or
 // where that shows too much, its file alone. Each link on the way counts, since programs
 // look for their own beside the path by which they were called; but none that the server may
-// have made.
-func prefixes(c *Config, unsafe *unsafePaths) (all []string) {
+// have made: unfollowed is the one at which that ends, "" for none.
+func prefixes(c *Config, unsafe *unsafePaths) (all []string, unfollowed string) {
 	path := c.Command[0]
 	if !strings.Contains(path, "/") {
 		found, err := exec.LookPath(path)
 		if err != nil {
-			return nil // what starts it says so
+			return nil, "" // what starts it says so
 		}
 		path = found
 	}
@@ -211,7 +211,7 @@ func prefixes(c *Config, unsafe *unsafePaths) (all []string) {
 		path = filepath.Clean(path)
 		info, err := os.Lstat(path)
 		if err != nil || below(path, c.Home) { // a link there is the server's, and shows nothing
-			return all
+			return all, ""
 		}
 		show, servers := ofServer(c, path)
 		if !servers {
@@ -220,19 +220,22 @@ func prefixes(c *Config, unsafe *unsafePaths) (all []string) {
 		if show != "" && !inSystem(show) && !ofKernel(show) && !slices.Contains(all, show) {
 			all = append(all, show)
 		}
-		if servers || info.Mode()&os.ModeSymlink == 0 {
-			return all
+		if info.Mode()&os.ModeSymlink == 0 {
+			return all, ""
+		}
+		if servers {
+			return all, path
 		}
 		target, err := os.Readlink(path)
 		if err != nil {
-			return all
+			return all, ""
 		}
 		if !filepath.IsAbs(target) {
 			target = filepath.Join(filepath.Dir(path), target)
 		}
 		path = target
 	}
-	return all
+	return all, ""
 }
 
 // ofServer says whether a program is in a mounted directory that the server may write to. Of that
