@@ -169,7 +169,7 @@ func TestZ14CallOfAnOlderClient(t *testing.T) {
 func TestZ14AnswerOfAnOlderClient(t *testing.T) {
 	t.Parallel()
 	f := newFront(t, edgetest.Legacy, edgetest.Settings(func(s *serve.Settings) { s.DrainTimeout = edgetest.Patience }))
-	text := strings.Repeat("x", 12<<20)
+	text := strings.Repeat("x", 3<<20)
 	f.back.Always("tools/call", func(c *edgetest.Call) { c.Result(`{"content":[{"type":"text","text":"` + text + `"}]}`) })
 	conn, err := net.Dial("tcp", f.Addr())
 	if err != nil {
