@@ -215,9 +215,7 @@ func (m *Machine) helperVolume(ctx context.Context, e *Engine, image *Image) (na
 		return "", fmt.Errorf("volume of the helper: %w", short(err))
 	}
 	_, err = e.client.CopyToContainer(ctx, made.ID, client.CopyToContainerOptions{DestinationPath: ours, Content: &archive})
-	if failed := e.remove(context.WithoutCancel(ctx), made.ID); err == nil {
-		err = failed
-	}
+	m.remove(e, made.ID, image.ID)
 	if err != nil {
 		return "", fmt.Errorf("volume of the helper: %w", short(err))
 	}

@@ -22,7 +22,7 @@ const (
 // remove removes a container of a workload. What the engine does not remove now is tried again
 // until it is gone, an hour has passed or the machine is closed; then the next Sweep finds it.
 func (m *Machine) remove(e *Engine, id, workload string) {
-	failed := m.try(e, id)
+	failed := e.try(id)
 	if failed == nil {
 		return
 	}
@@ -49,7 +49,7 @@ func (m *Machine) remove(e *Engine, id, workload string) {
 				return
 			case <-time.After(rest):
 			}
-			if failed = m.try(e, id); failed == nil {
+			if failed = e.try(id); failed == nil {
 				m.Log.Info("a container is removed", "workload", workload, "container", id)
 				return
 			}
@@ -58,8 +58,8 @@ func (m *Machine) remove(e *Engine, id, workload string) {
 	}()
 }
 
-// try tries once to remove a container.
-func (m *Machine) try(e *Engine, id string) error {
+// try tries once to remove a container, also for who waits no longer.
+func (e *Engine) try(id string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), removeWithin)
 	defer cancel()
 	return e.remove(ctx, id)

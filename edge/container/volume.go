@@ -91,7 +91,7 @@ func (e *Engine) open(ctx context.Context, labels map[string]string, image *Imag
 	if err = errors.Join(err, w.Close()); err == nil {
 		_, err = e.client.CopyToContainer(ctx, made.ID, client.CopyToContainerOptions{DestinationPath: "/", Content: &archive})
 	}
-	if failed := e.remove(context.WithoutCancel(ctx), made.ID); err == nil {
+	if failed := e.try(made.ID); err == nil {
 		err = failed
 	}
 	if err != nil {

@@ -18,14 +18,15 @@ import (
 // Bounds of files of environment variables. Sizes are bytes.
 const (
 	maxFile  = 1 << 20
-	maxFiles = 256 // in a directory
+	maxFiles = 256  // in a directory
+	maxNames = 4096 // in a directory, those aside too that are not read
 	maxVars  = 10_000
 )
 
 // Read returns the variables, NAME=VALUE, of files and of directories of files, in their
 // order: a later one wins where whoever takes them lets it. Of a directory the files are read
-// in the order of their names, those aside whose name begins with a dot, and a directory that
-// is not there is empty. Errors name the file and the line, and show no value.
+// in the order of their names, those aside whose name begins with a dot. Errors name the file and
+// the line, and show no value.
 func Read(paths ...string) (all []string, err error) {
 	return ReadBy(func(path string) (*os.File, error) {
 		return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a named pipe would wait for its other end
@@ -63,9 +64,12 @@ func filesOf(open func(path string) (*os.File, error), path string) (files []str
 	if err != nil || !info.IsDir() {
 		return []string{path}, err
 	}
-	entries, err := f.ReadDir(-1)
-	if err != nil {
+	entries, err := f.ReadDir(maxNames + 1) // a server may fill it
+	switch {
+	case err != nil && err != io.EOF: // of an empty one
 		return nil, err
+	case len(entries) > maxNames:
+		return nil, fmt.Errorf("%s has more than %d entries", path, maxNames)
 	}
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), ".") || e.IsDir() {

@@ -1,6 +1,7 @@
 package envfile_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -35,6 +36,18 @@ func TestReadEnv(t *testing.T) {
 	vars, err := envfile.Read(filepath.Join(dir, "one"), dir)
 	if want := []string{"A=0", "A=1", "B=2", "A=0"}; err != nil || !slices.Equal(vars, want) {
 		t.Errorf("%q, %v; want %q", vars, err, want)
+	}
+	many := t.TempDir()
+	for i := range 4097 {
+		if err := os.WriteFile(filepath.Join(many, fmt.Sprint(".", i)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := envfile.Read(many); err == nil || !strings.Contains(err.Error(), "more than 4096 entries") {
+		t.Errorf("a directory of 4,097 files that are not read: %v", err)
+	}
+	if vars, err := envfile.Read(t.TempDir()); err != nil || len(vars) != 0 {
+		t.Errorf("an empty directory: %q, %v", vars, err)
 	}
 	if _, err := envfile.Read(filepath.Join(dir, "none")); err == nil {
 		t.Error("a file that is not there was read")

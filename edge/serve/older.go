@@ -194,7 +194,7 @@ func (old *older) post(req *request) {
 		return
 	}
 	done, open := d.out.Owe()
-	if !open { // its client begins anew
+	if !open && x.Request.Kind == mcp.Request { // its client begins anew; calls under way are still answered and cancelled
 		req.refuse(mcp.Legacy, x.Request.IDText(), session.ErrNone())
 		return
 	}

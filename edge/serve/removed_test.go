@@ -70,3 +70,29 @@ func TestReloadTakesTheServerOfOlder(t *testing.T) {
 		t.Errorf("the stream: %v", err)
 	}
 }
+
+// TestOlderStreamThatEnds: while the stream of the older transport waits for the call that it owes an
+// answer, its client begins no other, and can still tell, cancel and answer.
+func TestOlderStreamThatEnds(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, edgetest.Legacy)
+	entered, leave := slow(f)
+	old := f.NewClient().OpenSSE()
+	old.Initialize("")
+	old.Request("1", "tools/call", edgetest.CallParams("echo", "{}"))
+	edgetest.Receive(t, entered, "the call")
+	f.Serve.LoseUpstreams("edgetest")
+	edgetest.Until(t, "no further call", func() bool {
+		return old.Do("POST", old.Path, `{"jsonrpc":"2.0","id":2,"method":"ping"}`).Status == 404
+	})
+	old.Accepted(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}`)
+	old.Accepted(`{"jsonrpc":"2.0","id":"nobody-asked","result":{}}`)
+	close(leave)
+	var last edgetest.Message
+	for last.Result == nil || string(last.ID) != "1" { // pings before may have had their answer
+		last = old.Stream.NextMessage()
+	}
+	if err := old.Ended(); err != nil {
+		t.Errorf("the stream: %v", err)
+	}
+}

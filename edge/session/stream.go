@@ -269,13 +269,13 @@ func (ss *Sessions) EndStreams() {
 }
 
 // Owe notes that an answer is to be written to the stream yet, until done is called. It reports
-// false where the stream is to end: no further call begins at it.
+// false where the stream is to end, and done does nothing: no further call begins at it.
 func (o *Stream) Owe() (done func(), ok bool) {
 	o.owed.Add(1)
 	done = sync.OnceFunc(func() { o.owed.Add(-1) })
 	if o.closing.Load() { // which is set before the answers are looked at
 		done()
-		return nil, false
+		return done, false
 	}
 	return done, true
 }
