@@ -106,7 +106,7 @@ func (r *run) ask(ctx context.Context, q *workflow.Question) (*workflow.Reply, e
 	switch {
 	case errors.As(err, &e) && e.Kind == edge.NoMethod:
 		return nil, errNobody
-	case err != nil && ctx.Err() == nil && patient.Err() != nil: // nobody answered, which is to cancel
+	case err != nil && ctx.Err() == nil && (patient.Err() != nil || edge.KindOf(err) == edge.Gone): // nobody answered, or is there any longer, which is to cancel
 		return &workflow.Reply{Action: "cancel"}, nil
 	case err != nil:
 		return nil, err

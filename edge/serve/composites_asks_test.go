@@ -287,8 +287,8 @@ func TestX21Composites(t *testing.T) {
 }
 
 // TestCompositeAskedTooLong: a question that nobody answers in the time that parked calls
-// have counts as cancelled, in both eras; the workflow goes on as it says, and an answer that
-// comes later is refused.
+// have counts as cancelled, in both eras, and so does one that is asked when the client has stayed
+// away for so long; the workflow goes on as it says, and an answer that comes later is refused.
 func TestCompositeAskedTooLong(t *testing.T) {
 	t.Parallel()
 	for _, client := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
@@ -299,10 +299,25 @@ func TestCompositeAskedTooLong(t *testing.T) {
 - name: flow
   steps:
   - {id: sure, type: elicitation, message: "Sure?", onCancel: {action: continue}}
-  - {id: b, tool: back.echo, arguments: {text: "{{.steps.sure.output.action}}"}}`, audit}, edgetest.Settings(func(s *serve.Settings) { s.ParkTTL = 300 * time.Millisecond }))
+  - {id: undo, tool: back.echo, arguments: {text: "{{.steps.sure.output.action}}"}}
+  - {id: again, type: elicitation, message: "Again?", dependsOn: [undo], onCancel: {action: continue}}
+  - {id: clean, tool: back.echo, arguments: {text: "{{.steps.again.output.action}}"}}`, audit}, edgetest.Settings(func(s *serve.Settings) { s.ParkTTL = 300 * time.Millisecond }))
+			given := make(chan struct{}) // the client is given up: the second question comes after that
+			f.back.Once("tools/call", func(c *edgetest.Call) {
+				c.Wait(given)
+				c.Result(`{"content":[],"structuredContent":` + edgetest.Member(string(c.Message.Params), "arguments") + `}`)
+			})
+			up := func() {
+				f.back.Await("tools/call", 1)
+				edgetest.Until(t, "the end of what is parked", func() bool {
+					return figure(t, string(f.client.Do("GET", "/metrics", "").Body), "weir_parked_calls") == 0
+				})
+				close(given)
+			}
 			c := f.callerOf(t, client, asks)
 			if client == edgetest.Legacy {
 				r := c.session.Request("1", "tools/call", edgetest.CallParams("flow", "{}"))
+				up()
 				m := r.NextMessage()
 				for m.Method != "" {
 					m = r.NextMessage()
@@ -316,14 +331,17 @@ func TestCompositeAskedTooLong(t *testing.T) {
 					return c.Post(body, head...)
 				}
 				need := inputRequired(t, call("1", ""))
-				f.back.Await("tools/call", 1)
-				edgetest.Until(t, "the end of what is parked", func() bool {
-					return figure(t, string(f.client.Do("GET", "/metrics", "").Body), "weir_parked_calls") == 0
-				})
+				up()
 				fails(t, call("2", `,"inputResponses":{"sure":{"action":"accept","content":{}}},"requestState":`+quote(need.RequestState)), 400, -32602, "2")
 			}
+			f.back.Await("tools/call", 2)
+			for _, one := range f.back.Requests("tools/call") {
+				if edgetest.Member(string(one.Message.Params), "arguments", "text") != `"cancel"` {
+					t.Errorf("%s", one.Message.Params)
+				}
+			}
 			f.Stop()
-			if steps, workflows := terminals(t, file); len(steps) != 2 || fmt.Sprint(workflows) != "map[completed:1]" || f.back.Count("tools/call") != 1 {
+			if steps, workflows := terminals(t, file); len(steps) != 4 || fmt.Sprint(workflows) != "map[completed:1]" || f.back.Count("tools/call") != 2 {
 				t.Errorf("%v %v", workflows, steps)
 			}
 		})
