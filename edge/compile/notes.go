@@ -51,6 +51,8 @@ func (c *compiler) unreached() {
 		case *v1beta1.MCPAuthzConfig:
 			document, wrong := authz.FromObject(&k.Spec, field.NewPath("spec"))
 			c.document(o, document, wrong, field.NewPath("spec", "config"))
+		case *v1beta1.VirtualMCPCompositeToolDefinition:
+			c.workflow(o, "spec", &k.Spec.CompositeTool)
 		}
 	}
 }

@@ -14,18 +14,8 @@ import (
 func (c *compiler) workflows(o *object, config *v1beta1.ServerConfig, permits func(tool string) bool) (all []*workflow.Workflow, places []Place) {
 	names := map[string]bool{}
 	add := func(at *object, path, named string, tool *v1beta1.CompositeTool) { // named is where o has it
-		w, err := workflow.Parse(tool)
-		var faults workflow.Faults
-		if errors.As(err, &faults) {
-			for _, f := range faults {
-				whole := path
-				if f.Path != "" {
-					whole += "." + f.Path
-				}
-				if !at.wrong[whole] { // what the model's rules say is said already
-					c.fail(at, whole, ReasonInvalid, "%s", f.Message)
-				}
-			}
+		w := c.workflow(at, path, tool)
+		if w == nil {
 			return
 		}
 		if names[tool.Name] {
@@ -50,4 +40,22 @@ func (c *compiler) workflows(o *object, config *v1beta1.ServerConfig, permits fu
 		}
 	}
 	return all, places
+}
+
+// workflow compiles a composite tool that stands at a path of an object; nil for one with faults,
+// which it reports.
+func (c *compiler) workflow(at *object, path string, tool *v1beta1.CompositeTool) *workflow.Workflow {
+	w, err := workflow.Parse(tool)
+	var faults workflow.Faults
+	errors.As(err, &faults)
+	for _, f := range faults {
+		whole := path
+		if f.Path != "" {
+			whole += "." + f.Path
+		}
+		if !at.wrong[whole] { // what the model's rules say is said already
+			c.fail(at, whole, ReasonInvalid, "%s", f.Message)
+		}
+	}
+	return w
 }

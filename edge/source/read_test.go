@@ -397,6 +397,29 @@ spec:
 	}
 }
 
+// TestCompositeToolInAPart: a composite tool that servers in the rest of the set refer to is held
+// to every rule, once for each.
+func TestCompositeToolInAPart(t *testing.T) {
+	for steps, want := range map[string]string{
+		`[{id: a, tool: w.t}]`:                                   "",
+		`[{id: a, tool: w.t, condition: '{{.workflow.name}}'}]`:  "spec.steps[0].condition: a workflow has no name",
+		`[{id: a, tool: w.t, condition: '{{.steps.a.status}}'}]`: "spec.steps[0].condition: step a reads itself",
+		`[{id: a, tool: w.t, dependsOn: [z]}]`:                   "spec.steps[0].dependsOn[0]: ", // which the rules of the model say
+		`[{id: a, tool: [w.t]}]`:                                 "spec.steps[0].tool: ",
+		`[{id: a, tool: w.t, timeout: [5s]}]`:                    "spec.steps[0].timeout: ",
+	} {
+		s, _ := source.Read("part.yaml", []byte(`apiVersion: weir.dev/v1beta1
+kind: VirtualMCPCompositeToolDefinition
+metadata: {name: flow}
+spec: {name: flow, description: d, steps: `+steps+`}
+`))
+		s.Part = true
+		if found := s.Compile().Findings.Error(); want == "" && found != "" || !strings.Contains(found, want) || strings.Contains(found, "\n") {
+			t.Errorf("%s: %q, want %q", steps, found, want)
+		}
+	}
+}
+
 // TestDecisionPointInAPart: an outside decision point whose server is in the rest of the set is
 // judged, too.
 func TestDecisionPointInAPart(t *testing.T) {
