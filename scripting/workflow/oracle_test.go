@@ -24,6 +24,20 @@ func (n number) Format(s fmt.State, verb rune) {
 	fmt.Fprintf(s, fmt.FormatString(s, verb), v)
 }
 
+// integer prints as a number of JSON does to the language with the verbs for such, of which ours
+// says that it is whole, and as the language's with other verbs.
+type integer struct{ plain any }
+
+func (n integer) Format(s fmt.State, verb rune) {
+	v := n.plain
+	switch verb {
+	case 'e', 'E', 'f', 'F', 'g', 'G':
+		n, _ := whole(v)
+		v = float64(n)
+	}
+	fmt.Fprintf(s, fmt.FormatString(s, verb), v)
+}
+
 var errNothing = errors.New("nothing has no text")
 
 // judged is a value as the language's functions are to print it.
@@ -41,6 +55,10 @@ func judged(v any, numbers bool) (any, error) {
 		}
 	case float64: // a constant
 		return judged(decimal(v), numbers)
+	case int64, int, byte:
+		if numbers {
+			return integer{v}, nil
+		}
 	}
 	return v, nil
 }
@@ -56,8 +74,8 @@ func judgedAll(args []any, numbers bool, print func(...any) string) (string, err
 	return print(out...), nil
 }
 
-// judgedFunctions notes whether printf had values too many, which are printed with the names of
-// their types.
+// judgedFunctions notes whether printf had values too many, or others that are printed with the
+// names of their types.
 func judgedFunctions(extra *bool) template.FuncMap {
 	printing := func(print func(...any) string) any {
 		return func(args ...any) (string, error) { return judgedAll(args, false, print) }
@@ -72,7 +90,7 @@ func judgedFunctions(extra *bool) template.FuncMap {
 		"printf": func(format string, args ...any) (string, error) {
 			return judgedAll(args, true, func(args ...any) string {
 				s := fmt.Sprintf(format, args...)
-				*extra = *extra || strings.Contains(s, "EXTRA")
+				*extra = *extra || strings.Contains(s, "EXTRA") || strings.Contains(s, "(workflow.")
 				return s
 			})
 		},

@@ -130,9 +130,17 @@ func printf(r *rendering, values []any) (any, error) {
 			if values[i] = float64(v); verb == 'v' || verb == 's' {
 				values[i] = v.String()
 			}
+		case int64, int, byte:
+			if n, _ := whole(v); strings.ContainsRune(fractional, verb) {
+				values[i] = floating(big.NewInt(n))
+			}
 		case digits:
 			values[i] = string(v)
-			if n, ok := new(big.Int).SetString(string(v), 10); ok && strings.ContainsRune("dboxXO", verb) {
+			n, ok := new(big.Int).SetString(string(v), 10)
+			switch {
+			case ok && strings.ContainsRune(fractional, verb):
+				values[i] = floating(n)
+			case ok && strings.ContainsRune("dboxXO", verb):
 				values[i] = n
 			}
 		}
@@ -145,6 +153,19 @@ func printf(r *rendering, values []any) (any, error) {
 		return nil, err
 	}
 	return bounded(fmt.Sprintf(format, values...))
+}
+
+// fractional are the verbs for numbers that need not be whole. One of JSON that is, as 3.0 or 3e0,
+// is an integer here.
+const fractional = "eEfFgG"
+
+// floating is a whole number as these verbs take it, with all its digits.
+func floating(n *big.Int) any {
+	f := new(big.Float).SetInt(n)
+	if small, how := f.Float64(); how == big.Exact {
+		return small
+	}
+	return f
 }
 
 // verbsOf are the verbs of a format that take a value each, in their order, and the sum of

@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -72,7 +73,7 @@ func corners() []string {
 		"{{slice .word}} {{slice .word 1}} {{slice .word 1 3}} {{slice .l 1 2}} {{slice .l 5}} {{slice .l 6}}", "{{slice .word 1 2 3}}", "{{slice .word 5}}", "{{slice .word 2 1}}", "{{slice .word -1}}", "{{slice .word nil}}", "{{slice .word \"a\"}}", "{{slice .l 1 2 3}}", "{{slice .l 1 3 2}}", "{{slice .l 1 2 3 4}}", "{{slice .l 0 7}}", "{{slice (slice .l 0 1) 0 3}}", "{{slice (slice .l 0 1 1) 0 3}}", "{{slice .o}}", "{{slice .n}}", "{{slice nil}}", "{{slice .nothing 1}}", "{{slice}}", "{{slice .s 1 2 | json}}",
 		// Printing.
 		"{{print 1 2 \"a\" 3 \"b\" \"c\" true false}}", "{{print .f .m .big .o .l}}", "{{print .n .n}} {{print .s .n}} {{print .l .l}}", "{{println}}{{println 1 \"a\" 2.5}}", "{{print .nothing}}", "{{html .s}} {{html .l}} {{html 1 2}}", "{{js .s}} {{js .o}} {{js \"\\x7f\\u2028\\U0001F600\"}} {{js (slice .s 1 2)}}", "{{urlquery .s}} {{urlquery 1 2}} {{urlquery}} {{js}} {{html}}", "{{html nil}}", "{{.s | html | js | urlquery}}", "{{.m}} {{.f}} {{1e20}} {{1e6}} {{json 1e6}} {{json .m}}",
-		"{{printf \"%d %5d|%-5d|%05d %x %X %o %b %c %q %U\" 1 2 3 4 255 255 8 5 97 97 97}}", "{{printf \"%s %v %q %10s|%-10s|%.2s %x\" \"a\" \"b\" \"c\" \"d\" \"e\" \"fgh\" \"i\"}}", "{{printf \"%f %.2f %8.3f %e %g %v %s %G\" .f .f .f .f .f .f .m .f}}", "{{printf \"%t %v\" true false}}", "{{printf \"%d\" \"a\"}}", "{{printf \"%s\" 1}}", "{{printf \"%d\" .f}}", "{{printf \"%d\"}}", "{{printf \"%\"}}", "{{printf \"%%\"}}", "{{printf \"%z\" 1}}", "{{printf}}", "{{printf 1}}", "{{printf nil}}", "{{printf .n}}", "{{printf .word 1}}", "{{printf .nothing}}", "{{printf .big}}", "{{printf \"%v\" .nothing}}", "{{printf \"%v %v\" .l .o}}", "{{printf \"%é\" 1}}", "{{printf \"% d %+d %#x %#q\" 1 2 3 \"x\"}}", "{{printf \"%v\" (index .word 0)}}", "{{printf \"%c\" (index .word 0)}}", "{{printf \"%s\" (index .word 0)}}", "{{printf \"%5t|%-7v|%07.2f\" true .n .f}}", "{{printf \"%v\" 1i}}", "{{printf \"%x %q %#v\" .f .f .f}}", "{{\"%d\" | printf}}", "{{printf (print \"%\" \"d\") 3}}", "{{printf true}}", "{{printf 1.5 2}}", "{{printf (index .l 1)}}",
+		"{{printf \"%d %5d|%-5d|%05d %x %X %o %b %c %q %U\" 1 2 3 4 255 255 8 5 97 97 97}}", "{{printf \"%s %v %q %10s|%-10s|%.2s %x\" \"a\" \"b\" \"c\" \"d\" \"e\" \"fgh\" \"i\"}}", "{{printf \"%f %.2f %8.3f %e %g %v %s %G\" .f .f .f .f .f .f .m .f}}", "{{printf \"%f %.2f %8.3f|%-8.1f|%+e %g %v %08.3F %#g % G\" .n .n .n .n .n .n .n .neg .n .z}}", "{{printf \"%f %g\" 3 (index .word 0)}} {{printf \"%f\" (len .word)}}", "{{printf \"%f\" .word}} {{printf \"%f\" .t}}", "{{printf \"%t %v\" true false}}", "{{printf \"%d\" \"a\"}}", "{{printf \"%s\" 1}}", "{{printf \"%d\" .f}}", "{{printf \"%d\"}}", "{{printf \"%\"}}", "{{printf \"%%\"}}", "{{printf \"%z\" 1}}", "{{printf}}", "{{printf 1}}", "{{printf nil}}", "{{printf .n}}", "{{printf .word 1}}", "{{printf .nothing}}", "{{printf .big}}", "{{printf \"%v\" .nothing}}", "{{printf \"%v %v\" .l .o}}", "{{printf \"%é\" 1}}", "{{printf \"% d %+d %#x %#q\" 1 2 3 \"x\"}}", "{{printf \"%v\" (index .word 0)}}", "{{printf \"%c\" (index .word 0)}}", "{{printf \"%s\" (index .word 0)}}", "{{printf \"%5t|%-7v|%07.2f\" true .n .f}}", "{{printf \"%v\" 1i}}", "{{printf \"%x %q %#v\" .f .f .f}}", "{{\"%d\" | printf}}", "{{printf (print \"%\" \"d\") 3}}", "{{printf true}}", "{{printf 1.5 2}}", "{{printf (index .l 1)}}",
 		// Ours.
 		"{{json .}}", "{{json .nothing}} {{json nil}} {{json .l}}", "{{json}}", "{{json 1 2}}", "{{json (index .word 0)}} {{json 'a'}} {{json 1.5}}", "{{quote .s}} {{quote 1}} {{quote .l}} {{quote .f}}", "{{quote .nothing}}", "{{quote}}", "{{(fromJson .j).a}} {{(fromJson .j).b}}", "{{range fromJson \"[1,2]\"}}{{.}}{{end}}", "{{fromJson \"\"}}", "{{fromJson .nothing}}", "{{json (fromJson \"null\")}}", "{{fromJson 1}} {{fromJson .l}}", "{{fromJson \"[1\"}}", "{{fromJson .j | json | quote}}",
 	}
@@ -230,31 +231,38 @@ func FuzzLanguage(f *testing.F) {
 // TestPrintfOfOurs holds what printf makes of what only we have.
 func TestPrintfOfOurs(t *testing.T) {
 	for s, want := range map[string]string{
-		`{{printf "%d %s %v %x" .big .big .big .big}}`: "123456789012345678901234567890 123456789012345678901234567890 123456789012345678901234567890 18ee90ff6c373e0ee4e3f0ad2",
-		`{{printf "%q %35d" .big .big}}`:               `"123456789012345678901234567890"      123456789012345678901234567890`,
-		`{{printf "%T" 1}}`:                            "template: printf: %T is not available",
-		`{{printf "%1001d" 1}}`:                        "template: printf: a width of more than 1000",
-		`{{printf "%.1001f" 1.5}}`:                     "template: printf: a width of more than 1000",
-		`{{printf "%1000000000000000000000d" 1}}`:      "template: printf: a width of more than 1000",
-		`{{len (printf "%1000d%.1000f" 1 1.5)}}`:       "2002",
-		`{{slice .word .z 2}}`:                         "wo",
-		`{{slice .big 0 3 | json}}`:                    `"123"`,
-		`{{.f.String}}`:                                "template: <.f.String>: can't evaluate field String in a number",
-		`{{eq .n 3.0}} {{eq 3.5 3}} {{ne 3 3.5}}`:      "true false true",
-		`{{gt 1 0.5}} {{lt 0.5 1}} {{ge 1 1.5}}`:       "true true false",
-		`{{le 9007199254740993 9007199254740992.0}}`:   "false",
-		`{{lt 9223372036854775807 9.3e18}}`:            "true",
-		`{{gt -9223372036854775808 -9.3e18}}`:          "true",
-		`{{eq .n "3"}}`:                                "template: <eq .n \"3\">: error calling eq: incompatible types for comparison: an integer and a string",
-		`{{index .l 9}}`:                               "template: <index .l 9>: error calling index: index out of range: 9",
-		`{{call .s}}`:                                  "template: <call .s>: error calling call: no value is a function",
-		`{{.o.c}}`:                                     "template: .o.c has no value",
+		`{{printf "%d %s %v %x" .big .big .big .big}}`:                        "123456789012345678901234567890 123456789012345678901234567890 123456789012345678901234567890 18ee90ff6c373e0ee4e3f0ad2",
+		`{{printf "%q %35d" .big .big}}`:                                      `"123456789012345678901234567890"      123456789012345678901234567890`,
+		`{{printf "%f %.2f %e %g|%8.1f|%G %F %E" .n .n .n .n .n .neg .z .n}}`: "3.000000 3.00 3.000000e+00 3|     3.0|-2 0.000000 3.000000E+00",
+		`{{printf "%d %s %v %x %q" .n .n .n .n .n}}`:                          "3 %!s(int64=3) 3 3 '\\x03'",
+		`{{printf "%.0f %.1f %.5e" .big .big .big}}`:                          "123456789012345678901234567890 123456789012345678901234567890.0 1.23457e+29",
+		`{{printf "%.0f %.0f" 9007199254740993 .edge}}`:                       "9007199254740993 9223372036854775807",
+		`{{printf "%.1f %.1f" (index .word 0) (fromJson "1e0")}}`:             "119.0 1.0",
+		`{{printf "%T" 1}}`:                                                   "template: printf: %T is not available",
+		`{{printf "%1001d" 1}}`:                                               "template: printf: a width of more than 1000",
+		`{{printf "%.1001f" 1.5}}`:                                            "template: printf: a width of more than 1000",
+		`{{printf "%1000000000000000000000d" 1}}`:                             "template: printf: a width of more than 1000",
+		`{{len (printf "%1000d%.1000f" 1 1.5)}}`:                              "2002",
+		`{{slice .word .z 2}}`:                                                "wo",
+		`{{slice .big 0 3 | json}}`:                                           `"123"`,
+		`{{.f.String}}`:                                                       "template: <.f.String>: can't evaluate field String in a number",
+		`{{eq .n 3.0}} {{eq 3.5 3}} {{ne 3 3.5}}`:                             "true false true",
+		`{{gt 1 0.5}} {{lt 0.5 1}} {{ge 1 1.5}}`:                              "true true false",
+		`{{le 9007199254740993 9007199254740992.0}}`:                          "false",
+		`{{lt 9223372036854775807 9.3e18}}`:                                   "true",
+		`{{gt -9223372036854775808 -9.3e18}}`:                                 "true",
+		`{{eq .n "3"}}`:                                                       "template: <eq .n \"3\">: error calling eq: incompatible types for comparison: an integer and a string",
+		`{{index .l 9}}`:                                                      "template: <index .l 9>: error calling index: index out of range: 9",
+		`{{call .s}}`:                                                         "template: <call .s>: error calling call: no value is a function",
+		`{{.o.c}}`:                                                            "template: .o.c has no value",
 	} {
 		parsed, err := parseTemplate(s)
 		if err != nil {
 			t.Fatal(s, err)
 		}
-		got, err := parsed.render(everything(), nil)
+		data := everything()
+		data["edge"] = int64(math.MaxInt64)
+		got, err := parsed.render(data, nil)
 		if err != nil {
 			got = err.Error()
 		}
