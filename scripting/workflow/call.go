@@ -147,9 +147,9 @@ func typesOf(schema []byte) map[string]argument {
 	if properties == nil {
 		return nil
 	}
-	out := map[string]argument{}
+	out, refs := map[string]argument{}, &references{root: schema, left: maxFollowed}
 	for _, m := range mcp.Members(properties) {
-		given, nullable := typeOf(m.Value)
+		given, nullable := refs.typeOf(m.Value)
 		switch kind := v1beta1.OutputType(given); kind {
 		case v1beta1.OutputInteger, v1beta1.OutputNumber, v1beta1.OutputBoolean, v1beta1.OutputObject, v1beta1.OutputArray:
 			out[string(mcp.Unquote(m.Name))] = argument{kind, nullable}
@@ -161,7 +161,8 @@ func typesOf(schema []byte) map[string]argument {
 // typeOf is the one type that a schema gives a value, null aside; "" where it gives none or
 // several. Schemas that are made from code say so of a value that may be missing, which is
 // nullable.
-func typeOf(schema []byte) (kind string, nullable bool) {
+func (r *references) typeOf(schema []byte) (kind string, nullable bool) {
+	schema = r.resolved(schema)
 	one := func(next string) bool {
 		nullable = nullable || next == "null"
 		if next == "null" || next == kind {
@@ -187,7 +188,7 @@ func typeOf(schema []byte) (kind string, nullable bool) {
 	}
 	for _, choice := range []string{"anyOf", "oneOf"} {
 		for _, branch := range mcp.Elements(mcp.Lookup(schema, choice)) {
-			if !one(mcp.String(mcp.Lookup(branch, "type"))) {
+			if !one(mcp.String(mcp.Lookup(r.resolved(branch), "type"))) {
 				return "", false
 			}
 		}
@@ -198,7 +199,7 @@ func typeOf(schema []byte) (kind string, nullable bool) {
 // outputOf is the output of a step that called a tool: structuredContent, or an object of
 // the contents: text, text_1 …, image_0 …, audio_0 …, resource, resource_1 …
 func outputOf(result []byte) ([]byte, error) {
-	if s := mcp.Lookup(result, "structuredContent"); s != nil {
+	if s := mcp.Structured(result); s != nil {
 		return s, nil
 	}
 	all := mcp.Elements(mcp.Lookup(result, "content"))
@@ -295,7 +296,7 @@ func (r *run) plainCall(ctx context.Context, c *scripting.Call) scripting.Answer
 // plainValue is what call_tool() returns of a result: structuredContent, of which a lone
 // result is its value; else the first text, as JSON where it is; else the contents.
 func plainValue(result []byte) []byte {
-	if s := mcp.Lookup(result, "structuredContent"); s != nil {
+	if s := mcp.Structured(result); s != nil {
 		if all := mcp.Members(s); len(all) == 1 && string(mcp.Unquote(all[0].Name)) == "result" {
 			return all[0].Value
 		}

@@ -250,7 +250,7 @@ func (s *stage) answer(c *edgetest.Call) {
 	case "unknown":
 		c.Error(200, -32601, "method not found")
 		return
-	case "late":
+	case "late", "stuck":
 		if n == 1 {
 			<-c.Gone()
 			return

@@ -45,7 +45,10 @@ func fault(code int, message string) workflow.Answer {
 }
 
 // typed is the schema of w.typed.
-const typed = `{"type":"object","properties":{"i":{"type":"integer"},"f":{"type":"number"},"b":{"type":"boolean"},"o":{"type":"object"},"l":{"type":"array"},"s":{"type":"string"},"n":{"type":["integer","null"]},"m":{"anyOf":[{"type":"array"},{"type":"null"}]},"u":{"type":["integer","string"]}}}`
+const typed = `{"type":"object","properties":{"i":{"type":"integer"},"f":{"type":"number"},"b":{"type":"boolean"},"o":{"type":"object"},"l":{"type":"array"},"s":{"type":"string"},"n":{"type":["integer","null"]},"m":{"anyOf":[{"type":"array"},{"type":"null"}]},"u":{"type":["integer","string"]},` +
+	`"ri":{"$ref":"#/$defs/int"},"rl":{"anyOf":[{"$ref":"#/$defs/list"},{"type":"null"}]},"ra":{"allOf":[{"$ref":"#/$defs/int"}],"default":1},"rp":{"$ref":"#/properties/m/anyOf/0"},"rb":{"$ref":"#/$defs/a~1b%20c"},` +
+	`"r8":{"$ref":"#/$defs/c7"},"r9":{"$ref":"#/$defs/c8"},"rr":{"$ref":"#/properties/rr"},"ro":{"$ref":"#int"},"rn":{"$ref":"#/$defs/none"}},` +
+	`"$defs":{"int":{"$anchor":"int","type":"integer"},"list":{"type":"array"},"a/b c":{"type":"boolean"},"c1":{"$ref":"#/$defs/int"},"c2":{"$ref":"#/$defs/c1"},"c3":{"$ref":"#/$defs/c2"},"c4":{"$ref":"#/$defs/c3"},"c5":{"$ref":"#/$defs/c4"},"c6":{"$ref":"#/$defs/c5"},"c7":{"$ref":"#/$defs/c6"},"c8":{"$ref":"#/$defs/c7"}}}`
 
 func (w *world) tool(name string) (*workflow.Tool, bool) {
 	w.mu.Lock()
@@ -93,6 +96,8 @@ func (w *world) call(ctx context.Context, c *workflow.Call) workflow.Answer {
 	switch c.Tool {
 	case "w.text":
 		return workflow.Answer{Result: []byte(`{"content":[{"type":"text","text":"hello"}]}`)}
+	case "w.null":
+		return workflow.Answer{Result: []byte(`{"content":[{"type":"text","text":"hello"}],"structuredContent":null}`)}
 	case "w.many":
 		return workflow.Answer{Result: []byte(`{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"},{"type":"image","data":"aW1n","mimeType":"image/png"},{"type":"resource","resource":{"uri":"x:1","text":"r"}}]}`)}
 	case "w.json":
@@ -114,6 +119,11 @@ func (w *world) call(ctx context.Context, c *workflow.Call) workflow.Answer {
 	case "w.late":
 		if n == 1 {
 			return fault(504, `tool "w.late": timed out after 30s`)
+		}
+	case "w.stuck": // the first time
+		if n == 1 {
+			<-ctx.Done()
+			return fault(0, `tool "w.stuck": cancelled`)
 		}
 	case "w.limited":
 		if n == 1 {
