@@ -192,6 +192,7 @@ func (l *loop) failed(t *scripting.Task, ctx context.Context, i int, err error) 
 		return l.record(i, statusFailed, l.def, message)
 	}
 	out := failed("item %d: %s", i, message)
+	out.again = ctx.Err() == context.DeadlineExceeded // a time-out, of which nothing else is to be seen
 	if f := l.run.passing(err); f != nil {
 		out.again, out.after = true, f.after
 	}

@@ -149,11 +149,13 @@ func (w *Workflow) Run(ctx context.Context, arguments []byte, host *Host) (*Outc
 		Extension: &scripting.Extension{Builtin: r.builtin, Finish: r.finish},
 		Turn:      turn,
 	})
-	if err != nil {
-		return nil, err
+	if err == nil && (out.Error != nil && out.Error.Cause == scripting.Defect || r.broken) {
+		err = errors.New("workflow: " + scripting.Broken)
 	}
-	if out.Error != nil && out.Error.Cause == scripting.Defect || r.broken {
-		return nil, errors.New("workflow: " + scripting.Broken)
+	if err != nil {
+		r.failure = &Failure{Message: scripting.Broken}
+		r.outcome(&Outcome{}, Failed) // what has begun is told to have ended
+		return nil, err
 	}
 	if out.Dropped > 0 {
 		out.Logs = append(out.Logs, fmt.Sprintf("… %d bytes more", out.Dropped))

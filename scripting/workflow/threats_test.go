@@ -272,6 +272,52 @@ func TestCancelled(t *testing.T) {
 	})
 }
 
+// TestReferencesAreBounded holds that of a large schema with many references so many are followed,
+// and that the others say nothing.
+func TestReferencesAreBounded(t *testing.T) {
+	var properties, arguments []string
+	for i := range 40 {
+		properties = append(properties, fmt.Sprintf(`"p%02d":{"$ref":"#/$defs/int"}`, i))
+		arguments = append(arguments, fmt.Sprintf(`p%02d: "1"`, i))
+	}
+	seen := &world{t: t, attempts: map[string]int{}}
+	host := seen.host()
+	host.Tool = func(string) (*workflow.Tool, bool) {
+		return &workflow.Tool{InputSchema: []byte(`{"type":"object","description":"` + strings.Repeat("x", 1<<20) + `","properties":{` + strings.Join(properties, ",") + `},"$defs":{"int":{"type":"integer"}}}`)}, true
+	}
+	out, err := parse(t, composite(t, `steps: [{id: a, tool: w.echo, arguments: {`+strings.Join(arguments, ", ")+`}}]`)).Run(t.Context(), nil, host)
+	if err != nil || !strings.Contains(told(out), `"p00":1,`) || !strings.Contains(told(out), `"p10":1,`) || !strings.Contains(told(out), `"p39":"1"`) {
+		t.Errorf("%v %s", err, told(out))
+	}
+}
+
+// TestDefectIsTold holds that a run that a defect of the engine ends is told to have failed, in a
+// step and beside them.
+func TestDefectIsTold(t *testing.T) {
+	for name, text := range map[string]string{
+		"in a step":    `steps: [{id: a, tool: w.echo}]`,
+		"beside steps": `script: return call_step("w.echo")`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			seen := &world{t: t, attempts: map[string]int{}}
+			host, looked := seen.host(), 0
+			host.Tool = func(name string) (*workflow.Tool, bool) {
+				if looked++; looked > 1 { // it was there when the run began
+					panic("a fault")
+				}
+				return seen.tool(name)
+			}
+			out, err := parse(t, composite(t, text)).Run(t.Context(), nil, host)
+			if out != nil || err == nil || err.Error() != "workflow: the interpreter failed" {
+				t.Errorf("%v, %v", out, err)
+			}
+			if n := len(seen.all); n < 2 || seen.all[0].Kind != workflow.Started || seen.all[n-1].Kind != workflow.Failed || seen.all[n-1].Error != "the interpreter failed" {
+				t.Errorf("%q", seen.events)
+			}
+		})
+	}
+}
+
 // TestManyRuns holds that runs of one workflow know nothing of each other.
 func TestManyRuns(t *testing.T) {
 	w := parse(t, composite(t, params+`
