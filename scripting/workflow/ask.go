@@ -107,14 +107,15 @@ func (r *run) ask(t *scripting.Task, args starlark.Tuple, named []starlark.Tuple
 		h.content = v
 		return answered(actionAccept, "content", v, nil)
 	case actionDecline, actionCancel:
-		switch v1beta1.ElicitationAction(*on[reply.Action]) {
-		case v1beta1.ElicitationContinue:
-			return answered(reply.Action, "", nil, h.def)
-		case v1beta1.ElicitationSkipRemaining:
-			r.skipping = true
-			for _, withdraw := range r.asking {
-				withdraw()
+		switch action := v1beta1.ElicitationAction(*on[reply.Action]); action {
+		case v1beta1.ElicitationContinue, v1beta1.ElicitationSkipRemaining:
+			if action == v1beta1.ElicitationSkipRemaining {
+				r.skipping = true
+				for _, withdraw := range r.asking {
+					withdraw()
+				}
 			}
+			h.content = contentOf(h.def)
 			return answered(reply.Action, "", nil, h.def)
 		}
 		if asked.Err() == context.DeadlineExceeded {

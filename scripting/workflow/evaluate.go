@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"text/template/parse"
@@ -378,7 +379,7 @@ func (f *frame) fields(n parse.Node, v any, names []string, called bool) (any, e
 				return nil, wrongAt(n, "%s is not a method but has arguments", name)
 			}
 			inner, ok := object[name]
-			if !ok {
+			if !ok && !f.optional(object, name) {
 				return nil, wrongAt(n, "map has no entry for key %q", name)
 			}
 			v = inner
@@ -387,6 +388,13 @@ func (f *frame) fields(n parse.Node, v any, names []string, called bool) (any, e
 		}
 	}
 	return v, nil
+}
+
+// optional says whether a name is that of a parameter that was declared: where it was not given it
+// is nothing when it is read by its name, and not there in all of them.
+func (r *rendering) optional(object map[string]any, name string) bool {
+	_, declared := r.text.declared[name]
+	return declared && reflect.ValueOf(object).UnsafePointer() == reflect.ValueOf(r.params).UnsafePointer()
 }
 
 // find finds the innermost variable of a name.

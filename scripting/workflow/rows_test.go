@@ -42,10 +42,16 @@ func rows() []row {
 		{name: "a value that may be null", yaml: params + `steps: [{id: a, tool: w.typed, arguments: {n: "{{.params.k}}", m: "{{.params.l}}", u: "{{.params.k}}"}}]`, args: `{"k":3,"l":[1,2]}`, want: `{"m":[1,2],"n":3,"u":"3"}`},
 		{name: "a value that may be null and is", yaml: params + `steps: [{id: a, tool: w.typed, arguments: {n: "{{json .params.k}}", m: "{{json .params.l}}"}}]`, args: `{}`, want: `{"m":null,"n":null}`},
 		{name: "a value that may not be null", yaml: params + `steps: [{id: a, tool: w.typed, arguments: {i: "{{json .params.k}}"}}]`, args: `{}`, want: `failed step "a": tool "w.typed": arguments: i: "null" is no integer`, calls: "none"},
+		{name: "a text becomes what the schema refers to", yaml: params + `steps: [{id: a, tool: w.typed, arguments: {ri: "{{.params.k}}", rl: "[1]", ra: "2", rp: "[{}]", rb: "true", r8: "8"}}]`, args: `{"k":3}`, want: `{"r8":8,"ra":2,"rb":true,"ri":3,"rl":[1],"rp":[{}]}`},
+		{name: "a value that may be null by what the schema refers to", yaml: params + `steps: [{id: a, tool: w.typed, arguments: {rl: "{{json .params.l}}"}}]`, want: `{"rl":null}`},
+		{name: "a text that does not become what the schema refers to", yaml: `steps: [{id: a, tool: w.typed, arguments: {ra: "one"}}]`, want: `failed step "a": tool "w.typed": arguments: ra: "one" is no integer`, calls: "none"},
+		{name: "references that lead on and on, to a name or nowhere", yaml: `steps: [{id: a, tool: w.typed, arguments: {r9: "9", rr: "1", ro: "2", rn: "3"}}]`, want: `{"r9":"9","rn":"3","ro":"2","rr":"1"}`},
 		{name: "a default within a default", yaml: `parameters: {type: object, properties: {o: {type: object, default: {}, required: [n], properties: {n: {type: integer, default: 10}}}}}
 steps: [{id: a, tool: w.echo, arguments: {x: "{{.params.o.n}}"}}]`, want: `{"x":"10"}`},
 		{name: "a text that does not become what the schema asks for", yaml: `steps: [{id: a, tool: w.typed, arguments: {i: "3.5"}}]`, want: `failed step "a": tool "w.typed": arguments: i: "3.5" is no integer`, calls: "none"},
 		{name: "output of texts", yaml: `steps: [{id: a, tool: w.many}]`, want: `{"text":"a","text_1":"b","image_0":"aW1n","resource":"r"}`},
+		{name: "output of texts beside null", yaml: `steps: [{id: a, tool: w.null}]`, want: `{"text":"hello"}`},
+		{name: "call_tool of texts beside null", yaml: `script: return call_tool("w.null")`, want: `{"result":"hello"}`},
 		{name: "a text read by name", yaml: `steps: [{id: a, tool: w.text}, {id: b, tool: w.echo, arguments: {x: "{{.steps.a.output.text}}"}}]`, want: `{"x":"hello"}`},
 		{name: "fromJson", yaml: `steps: [{id: a, tool: w.json}, {id: b, tool: w.echo, arguments: {x: "{{index (fromJson .steps.a.output.text).k 1}}"}}]`, want: `{"x":"2"}`},
 		{name: "quote", yaml: params + `steps: [{id: a, tool: w.echo, arguments: {x: "{{quote .params.x}}"}}]`, args: `{"x":"a\"b"}`, want: `{"x":"\"a\\\"b\""}`},
@@ -57,6 +63,13 @@ output: {properties: {p: {type: string, default: only}}}`, want: `{"p":"only"}`}
 		{name: "nothing cannot be printed", yaml: `steps: [{id: a, tool: w.rich}, {id: b, tool: w.echo, arguments: {x: "{{.steps.a.output.z}}"}}]`, want: `failed step "b": template: .steps.a.output.z has no value`},
 		{name: "nothing cannot be printed by printf", yaml: params + `steps: [{id: b, tool: w.echo, arguments: {x: "{{printf \"%v\" .params.x}}"}}]`, want: `failed step "b": template: nothing has no text`},
 		{name: "a parameter that was not given", yaml: params + `steps: [{id: a, tool: w.echo, arguments: {x: "{{if .params.x}}yes{{else}}no{{end}} {{or .params.x 7}}"}}]`, want: `{"x":"no 7"}`},
+		{name: "a parameter that was not given is not among all", yaml: params + `steps: [{id: a, tool: w.echo, arguments: {x: "{{json .params}} {{len .params}}{{range $k, $v := .params}} {{$k}}={{$v}}{{end}}{{with .params}}{{if .l}}!{{end}}{{or .k 7}}{{end}}{{$p := .params}}{{or $p.k 8}}{{or (index .params \"k\") 9}}"}}]`, args: `{"x":"v"}`, want: `{"x":"{\"d\":\"dd\",\"x\":\"v\"} 2 d=dd x=v789"}`},
+		{name: "a parameter's name elsewhere", yaml: params + `steps: [{id: a, tool: w.echo, arguments: {x: "{{.params.o.k}}"}}]`, args: `{"o":{}}`, want: `failed step "a": template: <.params.o.k>: map has no entry for key "k"`, calls: "none"},
+		{name: "a parameter that was not given cannot be printed", yaml: params + `steps: [{id: a, tool: w.echo, arguments: {x: "{{.params.k}}"}}]`, want: `failed step "a": template: .params.k has no value`, calls: "none"},
+		{name: "a whole number with a fraction", yaml: `parameters: {type: object, properties: {f: {type: number}}}
+steps: [{id: a, tool: w.rich}, {id: b, tool: w.echo, arguments: {x: "{{printf \"%.2f %g %d\" .params.f .steps.a.output.n .params.f}} {{.params.f}}"}}]`, args: `{"f":3.0}`, want: `{"x":"3.00 3 3 3"}`},
+		{name: "no error and no content", yaml: `steps: [{id: a, tool: w.echo}, {id: b, tool: w.echo, arguments: {x: "{{if .steps.a.error}}!{{end}}{{with .steps.a.content}}!{{end}}{{or .steps.a.error 7}} {{eq .steps.a.error nil}} {{json .steps.a}}"}}]`, want: `{"x":"7 true {\"content\":null,\"error\":null,\"output\":{},\"status\":\"completed\"}"}`},
+		{name: "no error cannot be printed", yaml: `steps: [{id: a, tool: w.echo}, {id: b, tool: w.echo, arguments: {x: "{{.steps.a.error}}"}}]`, want: `failed step "b": template: .steps.a.error has no value`},
 		{name: "a missing key", yaml: `steps: [{id: a, tool: w.echo}, {id: b, tool: w.echo, arguments: {x: "{{.steps.a.output.nothere}}"}}]`, want: `failed step "b": template: <.steps.a.output.nothere>: map has no entry for key "nothere"`},
 		{name: "an object prints as JSON", yaml: `steps: [{id: a, tool: w.rich}, {id: b, tool: w.echo, arguments: {x: "{{.steps.a.output.o}} {{.steps.a.output.l}}"}}]`, want: `{"x":"{\"k\":\"v\"} [1,\"two\",null]"}`},
 		{name: "a step with a minus", yaml: `steps: [{id: my-step, tool: w.text}, {id: b, tool: w.echo, arguments: {x: "{{(index .steps \"my-step\").output.text}}"}}]`, want: `{"x":"hello"}`},
@@ -153,6 +166,8 @@ output: {properties: {p: {type: string, default: only}}}`, want: `{"p":"only"}`}
 		{name: "an item that fails ends the others", yaml: `steps: [{id: a, type: forEach, collection: "[0,1]", step: {tool: w.odds, arguments: {i: "{{.forEach.item}}"}}}, {id: b, tool: w.hang, onError: {action: continue}}]`, want: `failed step "a": item 1: tool "w.odds": odd`},
 		{name: "a forEach that is tried again", yaml: `steps: [{id: a, type: forEach, collection: "[7]", onError: {action: retry, retryCount: 1}, step: {tool: w.odd}}, {id: b, tool: w.echo, arguments: {x: "{{.steps.a.output.completed}}"}}]`, want: `{"x":"1"}`, events: "step_retried a #2|step_completed a #2"},
 
+		{name: "a forEach whose item is out of time is tried again", yaml: `steps: [{id: a, type: forEach, collection: "[7]", onError: {action: retry, retryCount: 1}, step: {tool: w.stuck, timeout: 5s}}, {id: b, tool: w.echo, arguments: {x: "{{.steps.a.output.completed}}"}}]`, want: `{"x":"1"}`, calls: `w.stuck{}|w.stuck{}|w.echo{"x":"1"}`, events: "step_retried a #2: item 0: timed out after|step_completed a #2"},
+
 		// Elicitation.
 		{name: "an answer", yaml: `steps: [{id: a, ` + confirm + `}]`, replies: accept(`{"ok":true}`), want: `{"action":"accept","content":{"ok":true}}`, asked: "a: sure?"},
 		{name: "an answer is read", yaml: params + `steps: [{id: a, type: elicitation, message: "really {{.params.x}}?", schema: {type: object, properties: {why: {type: string}}}}, {id: b, tool: w.echo, arguments: {x: "{{.steps.a.output.content.why}} {{.steps.a.content.why}}"}}]`, args: `{"x":"v"}`, replies: accept(`{"why":"so"}`), want: `{"x":"so so"}`, asked: "a: really v?"},
@@ -163,6 +178,15 @@ output: {properties: {p: {type: string, default: only}}}`, want: `{"p":"only"}`}
 		{name: "declined", yaml: `steps: [{id: a, ` + confirm + `}]`, replies: says("decline"), want: `failed step "a": the user said: decline`},
 		{name: "declined, and on_error", yaml: `steps: [{id: a, ` + confirm + `, onError: {action: continue}, defaultResults: {x: 1}}]`, replies: says("decline"), want: `{"x":1}`},
 		{name: "declined, and continue", yaml: `steps: [{id: a, ` + confirm + `, onDecline: {action: continue}, defaultResults: {content: {ok: false}}}]`, replies: says("decline"), want: `{"action":"decline","content":{"ok":false}}`},
+		{name: "declined, and the content of the defaults", yaml: `steps: [{id: a, ` + confirm + `, onDecline: {action: continue}, defaultResults: {content: {ok: false}}}, {id: b, tool: w.echo, arguments: {x: "{{.steps.a.content.ok}}{{if .steps.a.error}}!{{end}}"}}]`, replies: says("decline"), want: `{"x":"false"}`},
+		{name: "declined, and no content", yaml: `steps: [{id: a, ` + confirm + `, onDecline: {action: continue}}, {id: b, tool: w.echo, arguments: {x: "{{if .steps.a.content}}!{{else}}none{{end}}"}}]`, replies: says("decline"), want: `{"x":"none"}`},
+		{name: "the rest is skipped, and the content of the defaults", yaml: `steps: [{id: a, ` + confirm + `, onDecline: {action: skip_remaining}, defaultResults: {content: {ok: false}}}]
+output: {properties: {p: {type: boolean, value: "{{.steps.a.content.ok}}"}}}`, replies: says("decline"), want: `{"p":false}`},
+		{name: "a question that is skipped, and the content of the defaults", yaml: `steps: [{id: a, ` + confirm + `, condition: "false", defaultResults: {content: {ok: false}}}, {id: b, tool: w.echo, arguments: {x: "{{.steps.a.content.ok}}"}}]`, want: `{"x":"false"}`},
+		{name: "a script reads the content of the defaults", yaml: `script: |
+  a = step("a", lambda: call_step("w.fail"), on_error="continue", default={"content": 3})
+  b = step("b", lambda: call_step("w.fail"), on_error="continue", default=(1, 2))
+  return [a.content, b.content]`, want: `{"result":[3,null]}`},
 		{name: "cancelled, and continue", yaml: `steps: [{id: a, ` + confirm + `, onCancel: {action: continue}}]`, replies: says("cancel"), want: `{"action":"cancel"}`},
 		{name: "cancelled", yaml: `steps: [{id: a, ` + confirm + `, onDecline: {action: continue}}]`, replies: says("cancel"), want: `failed step "a": the user said: cancel`},
 		{name: "skip_remaining", yaml: `steps: [{id: a, ` + confirm + `, onDecline: {action: skip_remaining}}, {id: b, tool: w.echo, dependsOn: [a], defaultResults: {x: d}}, {id: c, tool: w.slow, arguments: {x: c}}]
@@ -172,6 +196,7 @@ output: {properties: {b: {type: string, value: "{{.steps.b.output.x}} {{.steps.b
 		{name: "nobody answers within ten minutes", yaml: `steps: [{id: a, ` + confirm + `, timeout: 20m}]`, replies: []*workflow.Reply{nil}, want: `failed step "a": nobody answered within 600s`, events: "step_failed a 10m0s"},
 		{name: "a client that cannot be asked", yaml: `steps: [{id: a, ` + confirm + `}]`, want: `failed step "a": the client cannot be asked`},
 		{name: "a client that cannot be asked, and on_error", yaml: `steps: [{id: a, ` + confirm + `, onError: {action: continue}, defaultResults: {content: {ok: false}}}]`, want: `{"content":{"ok":false}}`},
+		{name: "a client that cannot be asked, and the content of the defaults", yaml: `steps: [{id: a, ` + confirm + `, onError: {action: continue}, defaultResults: {content: {ok: false}}}, {id: b, tool: w.echo, arguments: {x: "{{.steps.a.content.ok}} {{.steps.a.error}}"}}]`, want: `{"x":"false the client cannot be asked"}`},
 		{name: "two questions at once", yaml: `steps: [{id: a, ` + confirm + `}, {id: b, ` + confirm + `}]`, replies: []*workflow.Reply{{Action: "accept", Content: []byte(`{"ok":true}`)}, {Action: "accept", Content: []byte(`{"ok":true}`)}}, want: `{"action":"accept","content":{"ok":true}}`},
 
 		// Output.

@@ -121,11 +121,6 @@ func (w *Workflow) Run(ctx context.Context, arguments []byte, host *Host) (*Outc
 	}
 	r := &run{w: w, host: host, turn: turn, id: rand.Text(), began: began, steps: make(map[string]*handle, w.steps), places: make(chan struct{}, maxUnderWay)}
 	r.params, _ = numbers(given).(map[string]any)
-	for name := range w.parameters.properties() {
-		if _, there := r.params[name]; !there {
-			r.params[name] = nil // declared, and not given: nothing, which cannot be printed
-		}
-	}
 	r.tell(Event{Kind: Started})
 	defer turn.Free()
 	if len(arguments) > small && !turn.Hold(heldBy(r.params)) {

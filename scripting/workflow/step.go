@@ -282,6 +282,9 @@ func holds(t *scripting.Task, when starlark.Callable) (bool, error) {
 func (h *handle) end(status string, output starlark.Value, err string) {
 	r := h.run
 	h.status, h.output, h.ended = status, output, true
+	if h.content == nil && status != statusCompleted {
+		h.content = contentOf(output)
+	}
 	e := Event{Kind: StepCompleted, Step: h.id, Attempt: h.attempt, Error: err}
 	switch status {
 	case statusFailed:
@@ -309,9 +312,20 @@ func (h *handle) end(status string, output starlark.Value, err string) {
 	h.waiters = nil
 }
 
-// shown is what templates read of a step that has ended.
+// contentOf is the content of an answer that the defaults of a question have; nil for none.
+func contentOf(defaults starlark.Value) starlark.Value {
+	if d, ok := defaults.(*starlark.Dict); ok {
+		if v, there, _ := d.Get(starlark.String("content")); there {
+			return v
+		}
+	}
+	return nil
+}
+
+// shown is what templates read of a step that has ended. An error and a content that there was not
+// are nothing, so that templates can ask for them.
 func (h *handle) shown() map[string]any {
-	shown := map[string]any{"status": h.status}
+	shown := map[string]any{"status": h.status, "error": nil, "content": nil}
 	if h.status == statusFailed {
 		shown["error"] = h.err
 	}

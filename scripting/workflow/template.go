@@ -40,6 +40,8 @@ type text struct {
 	known map[string]function
 	reads []readOf
 
+	declared map[string]any // the parameters, by their names
+
 	workflow bool // it may read what is under .workflow: it says so, or takes all there is
 }
 
@@ -98,6 +100,7 @@ func (t *text) render(data map[string]any, pause func() (time.Duration, error)) 
 		return t.plain, nil
 	}
 	r := &rendering{text: t, began: time.Now(), look: firstLook, pause: pause}
+	r.params, _ = data["params"].(map[string]any)
 	f := frame{rendering: r, vars: []variable{{"$", data}}}
 	if _, err := f.walk(data, t.trees[mainTree].Root); err != nil {
 		return "", fmt.Errorf("template: %s", scripting.Clean(err.Error()))
@@ -108,6 +111,7 @@ func (t *text) render(data map[string]any, pause func() (time.Duration, error)) 
 // rendering is the state of one rendering.
 type rendering struct {
 	text   *text
+	params map[string]any
 	out    strings.Builder
 	began  time.Time
 	work   int // of maxWork

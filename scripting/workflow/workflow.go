@@ -199,6 +199,7 @@ func (p *parser) template(path, s, by, inside string) (reads []string) {
 	if err != nil {
 		return nil // the model's rules say so
 	}
+	t.declared = p.w.parameters.properties()
 	p.w.templates[s] = t
 	for _, r := range t.reads {
 		if step := p.read(path, r, by, inside); step != "" {
