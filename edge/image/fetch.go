@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -89,11 +90,35 @@ func (r *registry) resolve(ctx context.Context, ref *reference) (string, error) 
 		return "", err
 	}
 	// The whole manifest: what a registry says of its digest may be a lie.
-	got, err := remote.Get(r.repo.Tag(ref.tag), opts...)
+	got, err := r.manifest(r.repo.Tag(ref.tag), opts)
 	if err != nil {
 		return "", r.answer(ctx, err)
 	}
 	return got.Digest.String(), nil
+}
+
+// manifest fetches a manifest, whose Digest is that of its bytes. The library takes the
+// registry's word for that of a signed manifest of Docker's oldest form, and the registry says
+// itself which manifest is one.
+func (r *registry) manifest(ref name.Reference, opts []remote.Option) (*remote.Descriptor, error) {
+	got, err := remote.Get(ref, opts...)
+	if err != nil {
+		return nil, err
+	}
+	wanted, err := v1.NewHash(ref.Identifier())
+	if err != nil { // a tag
+		wanted.Algorithm = "sha256"
+	}
+	sum, err := v1.Hasher(wanted.Algorithm)
+	if err != nil {
+		return nil, err
+	}
+	sum.Write(got.Manifest)
+	got.Digest = v1.Hash{Algorithm: wanted.Algorithm, Hex: hex.EncodeToString(sum.Sum(nil))}
+	if wanted.Hex != "" && got.Digest != wanted {
+		return nil, fmt.Errorf("%s sends another manifest for %s", r.repo.RegistryStr(), short(wanted.String()))
+	}
+	return got, nil
 }
 
 // signatures are what is attached to an image at its registry.
@@ -138,7 +163,7 @@ func (r *registry) signatures(ctx context.Context, digest v1.Hash) (all []*signa
 
 // bundle fetches a bundle that refers to an image; nil for what is none.
 func (r *registry) bundle(digest v1.Hash, opts []remote.Option) (*signature, error) {
-	got, err := remote.Get(r.repo.Digest(digest.String()), opts...)
+	got, err := r.manifest(r.repo.Digest(digest.String()), opts)
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 	fake "github.com/google/go-containerregistry/pkg/registry"
 
 	"github.com/weir-edge/weir/edge/edgetest/signer"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
@@ -65,19 +66,21 @@ func TestTagMoves(t *testing.T) {
 
 // What a registry says of a digest is believed of nothing that it sends.
 func TestRegistryLies(t *testing.T) {
-	// 1. Its word for what a tag is: the content counts.
+	// 1. Its word for what a tag is: the content counts, whatever form it is said to have.
 	s, image := signed(t)
 	evil := s.push("evil:1")
-	s.meddle = func(w http.ResponseWriter, r *http.Request) bool {
-		if r.URL.Path == "/v2/tool/manifests/1" {
-			r.URL.Path = "/v2/evil/manifests/1"
-			s.handler.ServeHTTP(&overwriting{w, "Docker-Content-Digest", image.DigestStr()}, r)
-			return true
+	for _, kind := range []types.MediaType{types.OCIManifestSchema1, types.DockerManifestSchema1Signed} {
+		s.meddle = func(w http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Path == "/v2/tool/manifests/1" {
+				r.URL.Path = "/v2/evil/manifests/1"
+				s.handler.ServeHTTP(&overwriting{&overwriting{w, "Content-Type", string(kind)}, "Docker-Content-Digest", image.DigestStr()}, r)
+				return true
+			}
+			return false
 		}
-		return false
-	}
-	if said := s.refused("tool:1"); !strings.Contains(said, "no signature of "+short(evil.DigestStr())) {
-		t.Error(said)
+		if said := s.refused("tool:1"); !strings.Contains(said, "no signature of "+short(evil.DigestStr())) {
+			t.Errorf("%s: %s", kind, said)
+		}
 	}
 	// 2. The content of a signature, or of its manifest.
 	for _, part := range []string{"/blobs/sha256:", "/manifests/sha256:"} {

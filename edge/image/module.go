@@ -62,7 +62,7 @@ func (r *registry) module(ctx context.Context, ref *reference, most int64) (*Mod
 	no := func(what string, args ...any) (*Module, error) {
 		return nil, &Error{Refused, "module " + ref.text + ": " + fmt.Sprintf(what, args...), "push it with a tool that makes modules of WebAssembly of it, such as oras or wkg"}
 	}
-	// 1. What it is: by digest, the content of which is compared with it.
+	// 1. What it is: by digest, with which its content is compared.
 	digest := ref.digest
 	if digest == "" {
 		var err error
@@ -70,11 +70,14 @@ func (r *registry) module(ctx context.Context, ref *reference, most int64) (*Mod
 			return nil, err
 		}
 	}
+	if !strings.HasPrefix(digest, "sha256:") {
+		return nil, &Error{Refused, "module " + ref.text + ": its digest is not of sha256", "name one that is"}
+	}
 	opts, err := r.opts(ctx)
 	if err != nil {
 		return nil, err
 	}
-	got, err := remote.Get(r.repo.Digest(digest), opts...)
+	got, err := r.manifest(r.repo.Digest(digest), opts)
 	if err != nil {
 		return nil, r.answer(ctx, err)
 	}

@@ -48,6 +48,7 @@ func TestModule(t *testing.T) {
 	const most = 32
 	const layer, config = "application/wasm", moduleConfig
 	good := s.pushModule("good:1", config, layer, "\x00asm")
+	evil := s.pushModule("good:evil", config, layer, "\x00evil")
 	s.pushModule("older:1", config, "application/vnd.wasm.content.layer.v1+wasm", "\x00asm")
 	s.pushModule("container:1", "application/vnd.oci.image.config.v1+json", layer, "\x00asm")
 	s.pushModule("tar:1", config, "application/vnd.oci.image.layer.v1.tar+gzip", "\x00asm")
@@ -80,6 +81,7 @@ func TestModule(t *testing.T) {
 		"nothing:1":                    "has none",
 		"good@sha256:" + zerosOf(64):   "has none",
 		"good:1@sha256:" + zerosOf(63): "is no image",
+		"good@sha512:" + zerosOf(128):  "its digest is not of sha256",
 		"../good:1":                    "is no image",
 	} {
 		m, err := s.images.Module(context.Background(), s.host+"/"+text, most)
@@ -118,6 +120,18 @@ func TestModule(t *testing.T) {
 		if !errors.As(err, &known) || known.Kind != c.kind {
 			t.Errorf("%s: %+v, %v", what, m, err)
 		}
+	}
+	// Nor is its word taken for what it sends, whatever form that is said to have.
+	s.meddle = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != "/v2/good/manifests/"+good.DigestStr() {
+			return false
+		}
+		r.URL.Path = "/v2/good/manifests/" + evil.DigestStr()
+		s.handler.ServeHTTP(&overwriting{&overwriting{w, "Content-Type", string(types.DockerManifestSchema1Signed)}, "Docker-Content-Digest", good.DigestStr()}, r)
+		return true
+	}
+	if m, err := s.images.Module(context.Background(), s.host+"/good@"+good.DigestStr(), most); err == nil || !strings.Contains(err.Error(), "sends another manifest for "+short(good.DigestStr())) {
+		t.Errorf("another manifest: %+v, %v", m, err)
 	}
 	// A description whose parts take gigabytes when they are read is not read.
 	s.meddle = func(w http.ResponseWriter, r *http.Request) bool {
