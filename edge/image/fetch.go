@@ -145,7 +145,7 @@ func (r *registry) signatures(ctx context.Context, digest v1.Hash) (all []*signa
 			continue
 		}
 		looked++
-		s, err := r.bundle(d.Digest, opts)
+		s, err := attached(r.bundle(d.Digest, opts))
 		if err != nil {
 			return nil, r.answer(ctx, err)
 		}
@@ -159,6 +159,26 @@ func (r *registry) signatures(ctx context.Context, digest v1.Hash) (all []*signa
 		return nil, r.answer(ctx, err)
 	}
 	return append(all, more...), nil
+}
+
+// tooMuchError says that something has more than what it is to be can have.
+type tooMuchError string
+
+func (e tooMuchError) Error() string { return string(e) }
+
+// attached is what was fetched of what is attached to an image. Anybody may have attached it:
+// what is too much to be read is a signature that does not count, and what is not there is none,
+// so that they hide none that does.
+func attached(s *signature, err error) (*signature, error) {
+	var much tooMuchError
+	var not *transport.Error
+	switch {
+	case errors.As(err, &much):
+		return &signature{broken: much}, nil
+	case errors.As(err, &not) && not.StatusCode == http.StatusNotFound:
+		return nil, nil
+	}
+	return s, err
 }
 
 // bundle fetches a bundle that refers to an image; nil for what is none.
@@ -180,25 +200,30 @@ func (r *registry) bundle(digest v1.Hash, opts []remote.Option) (*signature, err
 
 // tagged fetches the signatures under a tag of cosign's; none where there is no such tag.
 func (r *registry) tagged(tag name.Tag, opts []remote.Option) (all []*signature, err error) {
-	got, err := remote.Get(tag, opts...)
-	var not *transport.Error
-	if errors.As(err, &not) && not.StatusCode == http.StatusNotFound {
-		return nil, nil
-	}
+	got, err := r.manifest(tag, opts)
 	if err != nil {
-		return nil, err
+		s, err := attached(nil, err)
+		if s != nil {
+			all = append(all, s)
+		}
+		return all, err
 	}
 	m, err := v1.ParseManifest(strings.NewReader(string(got.Manifest)))
 	if err != nil {
 		return nil, nil
 	}
-	for n := len(m.Layers) - 1; n >= 0 && len(all) < maxSignatures; n-- {
+	looked := 0
+	for n := len(m.Layers) - 1; n >= 0 && looked < maxSignatures; n-- {
 		if l := m.Layers[n]; string(l.MediaType) == payloadType {
+			looked++
 			text, err := r.blob(l, opts)
+			s, err := attached(ofTag(text, l.Annotations), err)
 			if err != nil {
 				return nil, err
 			}
-			all = append(all, ofTag(text, l.Annotations))
+			if s != nil {
+				all = append(all, s)
+			}
 		}
 	}
 	return all, nil
@@ -207,7 +232,7 @@ func (r *registry) tagged(tag name.Tag, opts []remote.Option) (all []*signature,
 // blob fetches what a descriptor describes. What it reads is compared with its digest.
 func (r *registry) blob(d v1.Descriptor, opts []remote.Option) ([]byte, error) {
 	if d.Size < 0 || d.Size > maxSignature {
-		return nil, fmt.Errorf("a signature of %d bytes, and the limit is %d", d.Size, maxSignature)
+		return nil, tooMuchError(fmt.Sprintf("it has %d bytes, and the limit is %d", d.Size, maxSignature))
 	}
 	layer, err := remote.Layer(r.repo.Digest(d.Digest.String()), opts...)
 	if err != nil {
@@ -222,9 +247,9 @@ func (r *registry) blob(d v1.Descriptor, opts []remote.Option) ([]byte, error) {
 	switch {
 	case err != nil:
 	case len(text) > maxSignature:
-		err = fmt.Errorf("a signature of more than %d bytes", maxSignature)
+		err = tooMuchError(fmt.Sprintf("it has more than %d bytes", maxSignature))
 	case bytes.Count(text, comma) > maxParts:
-		err = fmt.Errorf("a signature of more than %d parts", maxParts)
+		err = tooMuchError(fmt.Sprintf("it has more than %d parts", maxParts))
 	}
 	return text, err
 }
@@ -388,7 +413,7 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	at, err := netip.ParseAddr(host)
 	switch {
 	case g.calls.Add(1) > maxRequests:
-		return nil, fmt.Errorf("more than %d requests for one image", maxRequests)
+		return nil, tooMuchError(fmt.Sprintf("more than %d requests for one image", maxRequests))
 	case r.URL.Scheme != "https" && host != "localhost" && !(err == nil && at.IsLoopback()):
 		return nil, fmt.Errorf("%s is not asked without TLS", r.URL.Host)
 	case err == nil:
@@ -422,7 +447,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.parts -= bytes.Count(p[:n], comma)
 	if b.left -= int64(n); b.left < 0 || b.parts < 0 || b.guard.taken.Add(int64(n)) > maxTaken {
-		return 0, errors.New("the registry answers with more than an image's description and signatures can be")
+		return 0, tooMuchError("the registry answers with more than an image's description and signatures can be")
 	}
 	return n, err
 }

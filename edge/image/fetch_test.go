@@ -1,6 +1,7 @@
 package image
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,9 +18,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	fake "github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/weir-edge/weir/edge/edgetest/signer"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
@@ -192,6 +194,59 @@ func TestMuchIsAttached(t *testing.T) {
 	}
 }
 
+// What is attached to an image and is too large, or is listed and gone, hides no signature that
+// counts.
+func TestAttachedHidesNothing(t *testing.T) {
+	is := signer.Signing{Identity: by, Issuer: issuer}
+	much := is
+	much.Spoil = func([]byte) []byte { return bytes.Repeat([]byte(","), maxSignature+1) }
+	parts := is
+	parts.Spoil = func([]byte) []byte { return bytes.Repeat([]byte(","), maxParts+1) }
+	tagged := func(s signer.Signing) signer.Signing { s.Tagged = true; return s }
+	for what, c := range map[string]struct {
+		sign signer.Signing
+		part string                      // of the path where what is attached then is answered so
+		as   func(w http.ResponseWriter) // nil for as it is
+	}{
+		"a bundle of too many bytes":   {much, "", nil},
+		"a bundle of too many parts":   {parts, "", nil},
+		"a bundle that is gone":        {is, "/manifests/sha256:", func(w http.ResponseWriter) { w.WriteHeader(http.StatusNotFound) }},
+		"a bundle without its content": {is, "/blobs/", func(w http.ResponseWriter) { w.WriteHeader(http.StatusNotFound) }},
+		"a description of too many parts": {is, "/manifests/sha256:", func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", string(types.OCIManifestSchema1))
+			_, _ = w.Write(bytes.Repeat([]byte(","), maxParts+1))
+		}},
+		"cosign's of too many bytes":   {tagged(much), "", nil},
+		"cosign's of too many parts":   {tagged(parts), "", nil},
+		"cosign's without its content": {tagged(is), "/blobs/", func(w http.ResponseWriter) { w.WriteHeader(http.StatusNotFound) }},
+		"cosign's list of too many parts": {tagged(is), ".sig", func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", string(types.OCIManifestSchema1))
+			_, _ = w.Write(bytes.Repeat([]byte(","), maxParts+1))
+		}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s, image := signed(t)
+			if _, err := s.choose("tool:1", v1beta1.VerifyEnabled); err != nil {
+				t.Fatal(err)
+			}
+			counts := s.asked() // all that it takes to see that it is signed
+			s.signer.Sign(image, c.sign)
+			answered := false
+			s.meddle = func(w http.ResponseWriter, r *http.Request) bool {
+				if c.as == nil || !strings.Contains(r.URL.Path, c.part) || c.part != ".sig" && slices.Contains(counts, r.Method+" "+r.URL.Path) {
+					return false
+				}
+				answered = true
+				c.as(w)
+				return true
+			}
+			if got, err := s.choose("tool:1", v1beta1.VerifyEnabled); err != nil || got.Verified == "" || answered != (c.as != nil) {
+				t.Errorf("%+v, %v; answered %v", got, err, answered)
+			}
+		})
+	}
+}
+
 // Signatures count in each form: as bundles by the registry's list or under the tag that takes
 // its place, and as cosign's older ones; without a log where the rule says so. What is attached
 // to an image and is no signature of it does not.
@@ -215,7 +270,10 @@ func TestForms(t *testing.T) {
 		{"no bundle", signer.Signing{Identity: by, Issuer: issuer, Spoil: func([]byte) []byte { return []byte("{}") }}, true, "a signature of it cannot be read"},
 		{"a bundle of too many parts", signer.Signing{Identity: by, Issuer: issuer, Spoil: func([]byte) []byte {
 			return []byte(`{"verificationMaterial":{"tlogEntries":[` + strings.Repeat("{},", maxParts+1) + `{}]}}`)
-		}}, true, "a signature of more than 100000 parts"},
+		}}, true, "a signature of it cannot be read: it has more than 100000 parts"},
+		{"a bundle of too many bytes", signer.Signing{Identity: by, Issuer: issuer, Spoil: func([]byte) []byte {
+			return make([]byte, maxSignature+1)
+		}}, true, "a signature of it cannot be read: it has 4194305 bytes, and the limit is 4194304"},
 		{"in no log, with a time", signer.Signing{Identity: by, Issuer: issuer, Unlogged: true, Stamped: true}, false, ""},
 		{"cosign's in no log, with a time", signer.Signing{Identity: by, Issuer: issuer, Unlogged: true, Stamped: true, Tagged: true}, false, ""},
 		{"in no log, without a time", signer.Signing{Identity: by, Issuer: issuer, Unlogged: true}, false, "its signature does not hold"},
