@@ -100,16 +100,7 @@ func chosen(e *registry.Entry, form *registry.Form, rules registry.Rules) (notes
 
 // given is what the flags say of what an entry may need.
 func (x *runFlags) given() (registry.Given, error) {
-	variables := map[string]bool{}
-	for _, text := range x.Env {
-		name, _, _ := strings.Cut(text, "=")
-		variables[name] = true
-	}
-	for _, text := range x.Secrets {
-		if _, target, ok := strings.Cut(text, ",target="); ok {
-			variables[target] = true
-		}
-	}
+	variables := map[string]string{}
 	for _, path := range []string{x.EnvFile, x.EnvFileDir} {
 		if _, err := os.Stat(path); path == "" || err != nil {
 			continue // told when the flags are read
@@ -119,8 +110,17 @@ func (x *runFlags) given() (registry.Given, error) {
 			return registry.Given{}, usagef("%s", err)
 		}
 		for _, text := range of {
-			name, _, _ := strings.Cut(text, "=")
-			variables[name] = true
+			name, value, _ := strings.Cut(text, "=")
+			variables[name] = value
+		}
+	}
+	for _, text := range x.Env { // which win over files
+		name, value, _ := strings.Cut(text, "=")
+		variables[name] = value
+	}
+	for _, text := range x.Secrets {
+		if _, target, ok := strings.Cut(text, ",target="); ok {
+			variables[target] = "" // it is read when the program starts
 		}
 	}
 	headers := map[string]bool{}
@@ -133,7 +133,8 @@ func (x *runFlags) given() (registry.Given, error) {
 	}
 	return registry.Given{
 		Args:        len(x.Args) > 0,
-		Environment: func(name string) bool { return variables[name] },
+		Port:        x.TargetPort,
+		Environment: func(name string) (string, bool) { value, ok := variables[name]; return value, ok },
 		Header:      func(name string) bool { return headers[strings.ToLower(name)] },
 	}, nil
 }

@@ -14,9 +14,10 @@ import (
 
 // Given is what the user says of a server besides the name of its entry.
 type Given struct {
-	Args        bool                   // arguments of its program: those of the entry are not used
-	Environment func(name string) bool // a variable
-	Header      func(name string) bool // a header
+	Args        bool                                      // arguments of its program: those of the entry are not used
+	Port        int                                       // where its program listens; 0 for what the entry says
+	Environment func(name string) (value string, ok bool) // a variable; "" for the value of a secret
+	Header      func(name string) bool                    // a header
 }
 
 // Value is a value that an entry gives, or that was asked for.
@@ -84,6 +85,16 @@ func (m *Missing) Check(text string) error {
 type filler struct {
 	asked   map[string]string
 	missing []Missing
+	used    map[string]Input // values of inputs of a program, by the names that its URL may have for them
+}
+
+// use notes the value that an input of a program has.
+func (fill *filler) use(in Input, value string) {
+	for _, name := range []string{in.Name, strings.TrimLeft(in.Name, "-"), in.ValueHint} {
+		if name != "" && value != "" {
+			fill.used[name] = Input{Value: &value}
+		}
+	}
 }
 
 // Fill fills in the inputs of a form of an entry: fixed values, defaults, and those that were
@@ -93,8 +104,9 @@ func (f *Form) Fill(e *Entry, given Given, asked map[string]string, rules Rules)
 	if f.Err != nil {
 		return nil, nil, f.Err
 	}
+	header := func(name string) (string, bool) { return "", given.Header != nil && given.Header(name) }
 	s := &Start{Name: e.Name, Digest: e.Digest(), Command: slices.Clone(f.command), Transport: f.transport, Profile: f.profile, Signer: f.signer}
-	fill := &filler{asked: asked}
+	fill := &filler{asked: asked, used: map[string]Input{}}
 
 	// 1. The words of a command.
 	if f.command != nil && !given.Args {
@@ -111,7 +123,7 @@ func (f *Form) Fill(e *Entry, given Given, asked map[string]string, rules Rules)
 	for _, list := range []struct {
 		field  string
 		inputs []Input
-		given  func(string) bool
+		given  func(string) (string, bool)
 		to     *[]Value
 		how    func(in *Input) string
 	}{
@@ -121,7 +133,7 @@ func (f *Form) Fill(e *Entry, given Given, asked map[string]string, rules Rules)
 			}
 			return "-e " + in.Name + "=VALUE"
 		}},
-		{"headers", f.headers, given.Header, &s.Headers, func(in *Input) string {
+		{"headers", f.headers, header, &s.Headers, func(in *Input) string {
 			if strings.EqualFold(in.Name, "Authorization") {
 				return "--remote-auth-bearer-token-file FILE"
 			}
@@ -132,8 +144,11 @@ func (f *Form) Fill(e *Entry, given Given, asked map[string]string, rules Rules)
 		}},
 	} {
 		for i, in := range list.inputs {
-			if list.given != nil && list.given(in.Name) {
-				continue
+			if list.given != nil {
+				if value, ok := list.given(in.Name); ok {
+					fill.use(in, value)
+					continue
+				}
 			}
 			at := fmt.Sprintf("%s.%s[%d]", f.Field, list.field, i)
 			value, ok, secret := fill.value(at, in.Name, list.how(&in), in)
@@ -143,13 +158,14 @@ func (f *Form) Fill(e *Entry, given Given, asked map[string]string, rules Rules)
 			if strings.ContainsAny(value, "\x00\r\n") {
 				return nil, nil, refused(at, "%s: its value is not one line of text", Plain(in.Name))
 			}
+			fill.use(in, value)
 			*list.to = append(*list.to, Value{in.Name, value, secret})
 		}
 	}
 
 	// 3. Where it is.
 	if f.url != "" {
-		if err := f.place(s, fill, rules); err != nil {
+		if err := f.place(s, fill, given, rules); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -163,38 +179,43 @@ func (f *Form) Fill(e *Entry, given Given, asked map[string]string, rules Rules)
 }
 
 // place finds the URL of a remote, or the port of a program.
-func (f *Form) place(s *Start, fill *filler, rules Rules) error {
-	variables := f.variables
-	if f.command != nil { // inputs of the program, by their names
-		variables = map[string]Input{}
-		for _, in := range slices.Concat(f.args, f.env) {
-			for _, name := range []string{in.Name, strings.TrimLeft(in.Name, "-"), in.ValueHint} {
-				if name != "" {
-					variables[name] = Input{Value: in.Value, Default: in.Default}
-				}
-			}
-		}
+func (f *Form) place(s *Start, fill *filler, given Given, rules Rules) error {
+	if f.command != nil {
+		return f.listens(s, fill, given.Port)
 	}
 	missing := len(fill.missing)
-	text, complete, _ := fill.template(f.Field+".url", "weir run URL", f.url, variables)
+	text, complete, _ := fill.template(f.Field+".url", "weir run URL", f.url, f.variables)
 	if len(fill.missing) > missing {
 		return nil
 	}
 	if !complete || strings.ContainsAny(text, "{}") {
 		return refused(f.Field+".url", "%s names a variable that the entry does not describe, or gives no value", shown(f.url))
 	}
-	if f.command != nil {
-		port, err := portOf(text, f.transport)
-		if err != nil {
-			return later(f.Field+".transport.url", "start it yourself: weir run --transport "+f.transport+" --target-port PORT -- COMMAND", "%s", err)
-		}
-		s.Port = port
-		return nil
-	}
 	if err := f.judgeURL(text, rules.Source); err != nil {
 		return err
 	}
 	s.URL, s.Private = text, f.private
+	return nil
+}
+
+// listens finds the port of a program. The variables of its URL are inputs of the program, and
+// have the values that these have.
+func (f *Form) listens(s *Start, fill *filler, given int) (err error) {
+	at := f.Field + ".transport.url"
+	text, _, _ := fill.template(at, "", f.url, fill.used)
+	if given > 0 { // and what else was to be it
+		text = placePattern.ReplaceAllLiteralString(text, strconv.Itoa(given))
+	}
+	switch {
+	case !strings.ContainsAny(text, "{}"):
+	case len(fill.missing) > 0: // one of which it may be
+		return nil
+	default:
+		return &Error{Kind: Invalid, Field: at, Message: shown(f.url) + " names a variable to which neither the entry nor you give a value", Next: "say where it listens: --target-port PORT"}
+	}
+	if s.Port, err = portOf(text, f.transport, given); err != nil {
+		return later(at, "start it yourself: weir run --transport "+f.transport+" --target-port PORT -- COMMAND", "%s %s", shown(f.url), err)
+	}
 	return nil
 }
 
@@ -227,6 +248,9 @@ func (fill *filler) argument(at string, in Input) ([]string, error) {
 		return nil, refused(at+".type", "%s is neither positional nor named", shown(in.Type))
 	}
 	value, ok, _ := fill.value(at, label, "the arguments after --", in)
+	if ok {
+		fill.use(in, value)
+	}
 	switch {
 	case !ok:
 		return nil, nil

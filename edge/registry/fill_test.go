@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -48,7 +49,7 @@ func TestFill(t *testing.T) {
 	}
 
 	// Given by flags: the entry's own arguments are not used, and its variables neither.
-	s, missing, err = fillOf(t, e, Given{Args: true, Environment: func(name string) bool { return name == "FILES_KEY" || name == "FILES_LEVEL" }}, nil)
+	s, missing, err = fillOf(t, e, Given{Args: true, Environment: func(name string) (string, bool) { return "", name == "FILES_KEY" || name == "FILES_LEVEL" }}, nil)
 	if err != nil || len(missing) > 0 || len(s.Env) > 0 || strings.Join(s.Command, "|") != "npx|-y|@example/server-files@2.1.0" {
 		t.Errorf("%+v, %+v, %v", s, missing, err)
 	}
@@ -128,6 +129,65 @@ func TestFillPorts(t *testing.T) {
 		if (err == nil) != (port > 0) || err == nil && (s.Port != port || s.URL != "") {
 			t.Errorf("%s: %+v, %v", url, s, err)
 		}
+	}
+}
+
+// The variables of that URL are inputs of the program: what the user gives for one counts before
+// what the entry says, and what is needed is asked for. A port that is given counts before all.
+func TestFillPortsGiven(t *testing.T) {
+	of := func(url, port string) *Entry {
+		return entryOf(t, `"packages":[{"registryType":"npm","identifier":"x","transport":{"type":"streamable-http","url":"`+url+`"},
+			"packageArguments":[{"type":"positional","valueHint":"at","default":"9001"}],"environmentVariables":[{"name":"PORT"`+port+`}]}]`)
+	}
+	port := func(value string) Given {
+		return Given{Environment: func(name string) (string, bool) { return value, name == "PORT" }}
+	}
+	const url, required = "http://localhost:{PORT}/mcp", `,"isRequired":true`
+	for _, c := range []struct {
+		url, port string // of the entry
+		given     Given
+		want      int
+		next      string // of the error; "" for none
+	}{
+		{url, `,"value":"9002"`, port("4000"), 4000, ""},
+		{url, `,"default":"9002"`, port("4000"), 4000, ""},
+		{url, ``, port("4000"), 4000, ""},
+		{url, required, port("4000"), 4000, ""},
+		{url, `,"default":"9002"`, Given{}, 9002, ""},
+		{url, `,"value":"{n}1","variables":{"n":{"default":"900"}}`, Given{}, 9001, ""},
+		{url, ``, Given{}, 0, "--target-port PORT"},
+		{url, `,"value":"9002"`, port(""), 0, "--target-port PORT"}, // a secret, which is read later
+		{url, ``, Given{Port: 4001}, 4001, ""},
+		{url, `,"value":"9002"`, Given{Port: 4001}, 4001, ""},
+		{"http://localhost/mcp", ``, Given{Port: 4001}, 4001, ""},
+		{"http://mcp.example.com:{PORT}/mcp", ``, Given{Port: 4001}, 0, "--target-port PORT -- COMMAND"},
+		{"http://localhost:{PORT}/other", ``, Given{Port: 4001}, 0, "--target-port PORT -- COMMAND"},
+		{"http://localhost:{at}/mcp", ``, Given{}, 9001, ""},
+		{"http://localhost:{at}/mcp", ``, Given{Args: true}, 0, "--target-port PORT"}, // what the user's arguments say is not known
+		{"http://localhost:{at}/mcp", ``, Given{Args: true, Port: 4001}, 4001, ""},
+	} {
+		s, missing, err := fillOf(t, of(c.url, c.port), c.given, nil)
+		known := new(Error)
+		switch {
+		case len(missing) > 0 || (err == nil) != (c.next == ""):
+			t.Errorf("%+v: %+v, %+v, %v", c, s, missing, err)
+		case err == nil && s.Port != c.want:
+			t.Errorf("%+v: %d", c, s.Port)
+		case err != nil && (!errors.As(err, &known) || known.Field != "packages[0].transport.url" || !strings.HasSuffix(known.Next, c.next)):
+			t.Errorf("%+v: %+v", c, known)
+		}
+	}
+	// What is needed is asked for, and used.
+	_, missing, err := fillOf(t, of(url, required), Given{}, nil)
+	if err != nil || len(missing) != 1 || missing[0].Label != "PORT" || missing[0].How != "-e PORT=VALUE" {
+		t.Fatalf("%+v, %v", missing, err)
+	}
+	if s, _, err := fillOf(t, of(url, required), Given{}, map[string]string{missing[0].ID: "4002"}); err != nil || s.Port != 4002 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	// Errors show nothing of what the user gave.
+	if _, _, err := fillOf(t, of(url, ``), port("very-secret"), nil); err == nil || strings.Contains(err.Error(), "very-secret") {
+		t.Error(err)
 	}
 }
 

@@ -407,21 +407,25 @@ func notPublic(host string) bool {
 }
 
 // portOf is the port of a URL of a program of this machine, and whether it is one that Weir
-// reaches.
-func portOf(text, transport string) (int, error) {
+// reaches. given takes the place of the port of the URL; 0 for nothing. Errors say what the URL
+// is or does, and show none of it: values that the user gave may be in it.
+func portOf(text, transport string, given int) (int, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" {
-		return 0, fmt.Errorf("%s is no http URL", shown(text))
+		return 0, errors.New("is no http URL")
 	}
 	port, err := strconv.Atoi(u.Port())
 	path := strings.TrimSuffix(u.Path, "/")
 	switch {
 	case !oauth.IsLoopback(u.Hostname()) && u.Hostname() != "0.0.0.0":
-		return 0, fmt.Errorf("%s is not on the machine that it runs on", shown(text))
+		return 0, errors.New("is not on the machine that it runs on")
 	case err != nil || port < 1 || port > 65535:
-		return 0, fmt.Errorf("%s names no port", shown(text))
+		return 0, errors.New("names no port")
 	case path != "" && path != map[string]string{"sse": "/sse", "streamable-http": "/mcp"}[transport]:
-		return 0, fmt.Errorf("%s: its path is not the usual one", shown(text))
+		return 0, errors.New("has a path that is not the usual one")
 	}
 	return port, nil
 }
+	if given > 0 {
+		port, err = given, nil
+	}
