@@ -209,6 +209,9 @@ func (f *Form) judgePackage(p *Package, rules Rules) error {
 	return f.local(p.Transport)
 }
 
+	if p.FileSHA256 != "" {
+		return later(f.Field+".fileSha256", "where you do not need it, start it yourself: weir run -- COMMAND", "a digest of the package's file, with which nobody compares what is fetched")
+	}
 // local judges how a program of this machine is spoken to.
 func (f *Form) local(t Transport) error {
 	f.transport, f.url = t.Type, t.URL

@@ -141,6 +141,17 @@ func TestForms(t *testing.T) {
 		t.Errorf("%s", said(err))
 	}
 	e := entryOf(t, image)
+	// A digest of a package's file is compared with nothing: the next one is taken, and a package alone says so.
+	for _, kind := range []string{"npm", "pypi", "oci"} {
+		digested := `"packages":[{"registryType":"` + kind + `","identifier":"x","version":"1.0.0","fileSha256":"` + strings.Repeat("ab", 32) + `","transport":{"type":"stdio"}}]`
+		if f, err := entryOf(t, digested+`,"remotes":[{"type":"sse","url":"https://mcp.example.com/sse"}]`).Choose(rules); err != nil || f.Type != "remote" {
+			t.Errorf("%s: %+v, %v", kind, f, err)
+		}
+		_, err := entryOf(t, digested).Choose(rules)
+		if e := new(Error); !errors.As(err, &e) || e.Kind != Later || !strings.Contains(e.Error(), "packages[0].fileSha256: not supported yet") || !strings.Contains(e.Next, "weir run -- COMMAND") {
+			t.Errorf("%s: %s", kind, said(err))
+		}
+	}
 	f, err := e.Choose(rules)
 	if err != nil {
 		t.Fatal(err)

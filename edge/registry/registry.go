@@ -90,6 +90,7 @@ type Package struct {
 	RegistryBaseURL      string    `json:"registryBaseUrl,omitempty"`
 	Identifier           string    `json:"identifier"`
 	Version              string    `json:"version,omitempty"`
+	FileSHA256           string    `json:"fileSha256,omitempty"` // of the package's file, which has to be that one to be run
 	Transport            Transport `json:"transport"`
 	RuntimeArguments     []Input   `json:"runtimeArguments,omitempty"`
 	PackageArguments     []Input   `json:"packageArguments,omitempty"`
