@@ -244,6 +244,10 @@ func TestImageOfEntry(t *testing.T) {
 	p.write("servers/good.json", entry("good", imageSigner))
 	p.write("servers/bad.json", entry("bad", imageSigner))
 	p.ask("registry", "set", filepath.Join(p.dir, "servers"))
+	if said, code := p.try("run", "io.example/good"); code != 9 || !strings.Contains(said, "its registry is not of the public internet") {
+		t.Errorf("exit %d: %s", code, said)
+	}
+	p.ask("registry", "set", "--allow-private", filepath.Join(p.dir, "servers"))
 
 	p.ask("run", "io.example/good", "--name", "good", "--image-verification", "enabled", "--permission-profile", "none")
 	if status := p.ask("status", "good"); p.says("good", "args") != "is-good" || !strings.Contains(status, "signed by release@example.com (https://login.example.com)") {

@@ -194,6 +194,9 @@ func (f *Form) judgePackage(p *Package, rules Rules) error {
 		case len(image) > 512 || !imagePattern.MatchString(image):
 			return refused(f.Field+".identifier", "%s is no image", shown(image))
 		}
+		if err := f.judgeImage(image, rules.Source); err != nil {
+			return err
+		}
 		f.Text = image
 		f.command, f.signer = []string{f.Text}, p.Extra.Provenance
 		if rules.Engine != nil {
@@ -206,12 +209,33 @@ func (f *Form) judgePackage(p *Package, rules Rules) error {
 	default:
 		return refused(f.Field+".registryType", "%s: Weir starts packages of npm, pypi and oci", shown(f.Type))
 	}
-	return f.local(p.Transport)
-}
-
 	if p.FileSHA256 != "" {
 		return later(f.Field+".fileSha256", "where you do not need it, start it yourself: weir run -- COMMAND", "a digest of the package's file, with which nobody compares what is fetched")
 	}
+	return f.local(p.Transport)
+}
+
+// judgeImage judges the registry that an image names, as judgeURL does where a URL leads. An
+// image that names none is of Docker's.
+func (f *Form) judgeImage(image string, source Source) error {
+	host, _, named := strings.Cut(image, "/")
+	if named = named && (strings.ContainsAny(host, ".:") || host == "localhost"); !named {
+		return nil
+	}
+	at := f.Field + ".identifier"
+	u := &url.URL{Scheme: "https", Host: host}
+	addr, _ := netip.ParseAddr(u.Hostname())
+	registry, _ := url.Parse(source.At)
+	switch {
+	case addr.IsValid() && edge.MayDial(addr, true) != nil:
+		return refused(at, "%s: %s", shown(image), edge.MayDial(addr, true))
+	case source.AllowPrivate, source.URL() && registry != nil && strings.EqualFold(registry.Host, host):
+	case notPublic(u.Hostname()):
+		return &Error{Kind: Refused, Field: at, Message: shown(image) + ": its registry is not of the public internet", Next: "where you trust it, name it yourself: weir run IMAGE; or let this registry lead there: weir registry set --allow-private"}
+	}
+	return nil
+}
+
 // local judges how a program of this machine is spoken to.
 func (f *Form) local(t Transport) error {
 	f.transport, f.url = t.Type, t.URL
@@ -418,6 +442,9 @@ func portOf(text, transport string, given int) (int, error) {
 		return 0, errors.New("is no http URL")
 	}
 	port, err := strconv.Atoi(u.Port())
+	if given > 0 {
+		port, err = given, nil
+	}
 	path := strings.TrimSuffix(u.Path, "/")
 	switch {
 	case !oauth.IsLoopback(u.Hostname()) && u.Hostname() != "0.0.0.0":
@@ -429,6 +456,3 @@ func portOf(text, transport string, given int) (int, error) {
 	}
 	return port, nil
 }
-	if given > 0 {
-		port, err = given, nil
-	}

@@ -18,6 +18,9 @@ func TestK02Refused(t *testing.T) {
 	extra := func(identifier, said string) string {
 		return npm("") + `,"_meta":{"` + publisherMeta + `":{"` + publisher + `":{"` + identifier + `":` + said + `}}}`
 	}
+	image := func(identifier string) string {
+		return `"packages":[{"registryType":"oci","identifier":"` + identifier + `","transport":{"type":"stdio"}}]`
+	}
 	remote := func(url string) string { return `"remotes":[{"type":"streamable-http","url":"` + url + `"}]` }
 	for members, want := range map[string]string{
 		// Options of what starts a server.
@@ -78,6 +81,15 @@ func TestK02Refused(t *testing.T) {
 		`"command":"sh","args":["-c","id"]`: "command: \"sh\": an entry may not name a program of this machine",
 		`"title":"x"`:                       "names nothing to start",
 
+		// Registries of images, which are on the public internet.
+		image("127.0.0.1:8080/x"):   "packages[0].identifier: \"127.0.0.1:8080/x\": its registry is not of the public internet",
+		image("192.168.1.10/x:1"):   "its registry is not of the public internet",
+		image("localhost/x"):        "its registry is not of the public internet",
+		image("localhost:5000/a/x"): "its registry is not of the public internet",
+		image("intranet:5000/x"):    "its registry is not of the public internet",
+		image("169.254.169.254/x"):  "packages[0].identifier: \"169.254.169.254/x\": 169.254.169.254 is a link-local address",
+		`"packages":[{"registryType":"oci","registryBaseUrl":"https://10.0.0.1:5000","identifier":"a/x","transport":{"type":"stdio"}}]`: "packages[0].identifier: \"10.0.0.1:5000/a/x\": its registry is not",
+
 		// URLs, which lead to the public internet by https.
 		remote("http://mcp.example.com/mcp"):            "remotes[0].url: \"http://mcp.example.com/mcp\": its scheme is http",
 		remote("https://127.0.0.1/mcp"):                 "remotes[0].url: \"https://127.0.0.1/mcp\": its host is not of the public internet",
@@ -129,6 +141,17 @@ func TestForms(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want %s", members, f, err, want)
 		}
 	}
+	// A digest of a package's file is compared with nothing: the next one is taken, and a package alone says so.
+	for _, kind := range []string{"npm", "pypi", "oci"} {
+		digested := `"packages":[{"registryType":"` + kind + `","identifier":"x","version":"1.0.0","fileSha256":"` + strings.Repeat("ab", 32) + `","transport":{"type":"stdio"}}]`
+		if f, err := entryOf(t, digested+`,"remotes":[{"type":"sse","url":"https://mcp.example.com/sse"}]`).Choose(rules); err != nil || f.Type != "remote" {
+			t.Errorf("%s: %+v, %v", kind, f, err)
+		}
+		_, err := entryOf(t, digested).Choose(rules)
+		if e := new(Error); !errors.As(err, &e) || e.Kind != Later || !strings.Contains(e.Error(), "packages[0].fileSha256: not supported yet") || !strings.Contains(e.Next, "weir run -- COMMAND") {
+			t.Errorf("%s: %s", kind, said(err))
+		}
+	}
 	// Without a container engine the next one is taken, and an image alone says what is missing.
 	without := rules
 	without.Engine = func() error { return errors.New("no container engine answers") }
@@ -141,17 +164,6 @@ func TestForms(t *testing.T) {
 		t.Errorf("%s", said(err))
 	}
 	e := entryOf(t, image)
-	// A digest of a package's file is compared with nothing: the next one is taken, and a package alone says so.
-	for _, kind := range []string{"npm", "pypi", "oci"} {
-		digested := `"packages":[{"registryType":"` + kind + `","identifier":"x","version":"1.0.0","fileSha256":"` + strings.Repeat("ab", 32) + `","transport":{"type":"stdio"}}]`
-		if f, err := entryOf(t, digested+`,"remotes":[{"type":"sse","url":"https://mcp.example.com/sse"}]`).Choose(rules); err != nil || f.Type != "remote" {
-			t.Errorf("%s: %+v, %v", kind, f, err)
-		}
-		_, err := entryOf(t, digested).Choose(rules)
-		if e := new(Error); !errors.As(err, &e) || e.Kind != Later || !strings.Contains(e.Error(), "packages[0].fileSha256: not supported yet") || !strings.Contains(e.Next, "weir run -- COMMAND") {
-			t.Errorf("%s: %s", kind, said(err))
-		}
-	}
 	f, err := e.Choose(rules)
 	if err != nil {
 		t.Fatal(err)
@@ -185,6 +197,22 @@ func TestPrivateURLs(t *testing.T) {
 			if s, _, err := f.Fill(of(c.url), Given{}, nil, c.rules); err != nil || !s.Private {
 				t.Errorf("%s: %+v, %v", c.url, s, err)
 			}
+		}
+	}
+	// So does the registry of an image.
+	image := func(identifier string) *Entry {
+		return entryOf(t, `"packages":[{"registryType":"oci","identifier":"`+identifier+`","transport":{"type":"stdio"}}]`)
+	}
+	for _, c := range []struct {
+		image   string
+		rules   Rules
+		started bool
+	}{
+		{"10.1.2.3/x", rules, false}, {"10.1.2.3/x", open, true}, {"localhost:5000/x", open, true}, {"169.254.169.254/x", open, false},
+		{"127.0.0.1:9000/x", own, true}, {"127.0.0.1:9001/x", own, false}, {"localhost/x", own, false}, {"intranet/x", rules, true}, {"ghcr.io:443/x", rules, true},
+	} {
+		if _, err := image(c.image).Choose(c.rules); (err == nil) != c.started {
+			t.Errorf("%s from %+v: %v", c.image, c.rules.Source, err)
 		}
 	}
 	if f, err := of("https://mcp.example.com/sse").Choose(rules); err != nil {

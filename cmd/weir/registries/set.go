@@ -108,8 +108,8 @@ files, the URL of such a file (its path ends in .json), or the URL of a registry
 the API v0.1. A URL is of https, or of this machine. It is read first: one that cannot
 be read is not chosen.
 
-Its entries lead to servers on the public internet alone, by https, unless
---allow-private lets them lead to private addresses, too.`,
+Its entries lead to servers on the public internet alone, by https, and to images of
+registries there, unless --allow-private lets them lead to private addresses, too.`,
 		Example: `  weir registry set https://registry.example.com
   weir registry set ./servers.json
   weir registry set --allow-private https://registry.corp.example/servers.json`,
