@@ -112,10 +112,11 @@ func (k *Keeper) Setup(names []string, scope Scope, list func() ([]Server, error
 			file, _ := app.File(k.Place) // it has one, by k.app
 			if old := o.Clients[name]; old != nil && old.File != file {
 				r := k.sync(o, app, nil, change{whole: true, last: true})
-				if delete(o.Clients, name); r.Err != nil {
+				if r.Err != nil { // what is in the old file stays known
 					reports = append(reports, r)
 					continue
 				}
+				delete(o.Clients, name)
 			}
 			c := o.Clients[name]
 			made := c == nil

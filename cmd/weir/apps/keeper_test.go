@@ -604,3 +604,38 @@ func TestProven(t *testing.T) {
 		}
 	}
 }
+
+// TestOldFileThatIsBroken: a client whose file is another one now, and whose old one cannot be
+// changed, stays known, also when what became of another client is written down after it.
+func TestOldFileThatIsBroken(t *testing.T) {
+	k, _, old := keeperOf(t, "codex")
+	cursor, _ := Named("cursor")
+	file, err := cursor.File(k.Place)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	files := on("files", "1")
+	reports, err := k.Setup([]string{"codex"}, Scope{}, known(files))
+	must(t, reports, err)
+	text := read(t, old)
+	write(t, old, "= broken")
+	before, elsewhere := k.Lookup, t.TempDir()
+	k.Lookup = func(name string) (string, bool) {
+		if name == "CODEX_HOME" {
+			return elsewhere, true
+		}
+		return before(name)
+	}
+	reports, err = k.Setup([]string{"codex", "cursor"}, Scope{}, known(files))
+	if err != nil || len(reports) != 2 || reports[0].Err == nil || reports[1].Err != nil {
+		t.Fatalf("%+v, %v", reports, err)
+	}
+	write(t, old, text)
+	reports, err = k.Remove([]string{"codex"})
+	if got := done(t, reports, err); got != "files:removed" || strings.Contains(read(t, old), "127.0.0.1") {
+		t.Errorf("%q, and the file has %s", got, read(t, old))
+	}
+}
