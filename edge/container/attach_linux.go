@@ -74,11 +74,11 @@ func (b *Box) take(ctx context.Context, m *Machine, mark, helper, user string, m
 func (b *Box) attach(ctx context.Context, m *Machine, mark, user string, mounts []sandbox.Held) (err error) {
 	// 1. The helper, in a volume of the engine's: its files may be others than those of this
 	// machine.
-	volume, err := m.helperVolume(ctx, b.engine, b.image)
+	config, host := b.shape(mark, user, mounts)
+	volume, err := m.helperVolume(ctx, b.engine, b.image, config.Labels)
 	if err != nil {
 		return err
 	}
-	config, host := b.shape(mark, user, mounts)
 	config.Cmd = append([]string{"attached", config.Cmd[1]}, config.Cmd[3:]...)
 	config.OpenStdin, config.StdinOnce, config.AttachStdin, config.AttachStdout, config.AttachStderr = true, true, true, true, true
 	host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeVolume, Source: volume, Target: ours, ReadOnly: true, VolumeOptions: &mount.VolumeOptions{NoCopy: true}})
@@ -176,8 +176,10 @@ func (s *attachedStreams) complaint() string {
 }
 
 // helperVolume is the volume with the helper, by its digest. It is filled anew by each process
-// of ours that needs it: one before may have ended halfway.
-func (m *Machine) helperVolume(ctx context.Context, e *Engine, image *Image) (name string, err error) {
+// of ours that needs it: one before may have ended halfway. labels are of the container in which
+// it is filled, so that the next Sweep finds that one where this process ends halfway; the volume
+// is of no workload, and stays.
+func (m *Machine) helperVolume(ctx context.Context, e *Engine, image *Image, labels map[string]string) (name string, err error) {
 	m.filling.Lock()
 	defer m.filling.Unlock()
 	file, err := sandbox.ContainerHelper(m.Cache)
@@ -194,8 +196,7 @@ func (m *Machine) helperVolume(ctx context.Context, e *Engine, image *Image) (na
 	if err != nil {
 		return "", err
 	}
-	labels := map[string]string{"weir.dev/helper": "1"}
-	if _, err := e.client.VolumeCreate(ctx, client.VolumeCreateOptions{Name: name, Labels: labels}); err != nil {
+	if _, err := e.client.VolumeCreate(ctx, client.VolumeCreateOptions{Name: name, Labels: map[string]string{"weir.dev/helper": "1"}}); err != nil {
 		return "", fmt.Errorf("volume of the helper: %w", short(err))
 	}
 	var archive bytes.Buffer
@@ -207,9 +208,11 @@ func (m *Machine) helperVolume(ctx context.Context, e *Engine, image *Image) (na
 	if err = errors.Join(err, w.Close()); err != nil {
 		return "", err
 	}
-	made, err := e.client.ContainerCreate(ctx, client.ContainerCreateOptions{
-		Config:     &engine.Config{Image: image.ID, Labels: labels, Entrypoint: []string{"/"}},
-		HostConfig: &engine.HostConfig{NetworkMode: "none", Mounts: []mount.Mount{{Type: mount.TypeVolume, Source: name, Target: ours, VolumeOptions: &mount.VolumeOptions{NoCopy: true}}}},
+	made, err := settled(ctx, settlesWithin, func(ctx context.Context) (client.ContainerCreateResult, error) {
+		return e.client.ContainerCreate(ctx, client.ContainerCreateOptions{
+			Config:     &engine.Config{Image: image.ID, Labels: labels, Entrypoint: []string{"/"}},
+			HostConfig: &engine.HostConfig{NetworkMode: "none", Mounts: []mount.Mount{{Type: mount.TypeVolume, Source: name, Target: ours, VolumeOptions: &mount.VolumeOptions{NoCopy: true}}}},
+		})
 	})
 	if err != nil {
 		return "", fmt.Errorf("volume of the helper: %w", short(err))

@@ -48,6 +48,8 @@ type Machine struct {
 	known    *known  // nil before it was read
 	leftover int     // containers that are tried again to be removed
 
+	unswept map[string]func(name string) bool // what is unwanted in engines that a Sweep did not reach, by their hosts
+
 	filling sync.Mutex // of the helper's volume
 	filled  string     // the engine and the volume that have it
 }
@@ -97,6 +99,14 @@ func (m *Machine) Engine(ctx context.Context) (*Engine, error) {
 		return nil, err
 	}
 	m.engine = e
+	if unwanted := m.unswept[e.host]; unwanted != nil { // while nothing of this process is in it
+		delete(m.unswept, e.host)
+		ctx, cancel := context.WithTimeout(ctx, sweepWithin)
+		defer cancel()
+		if err := m.sweep(ctx, e, m.known.Manager, unwanted); err != nil {
+			m.Log.Warn("containers that were left over may still be there", "error", err)
+		}
+	}
 	return e, nil
 }
 
@@ -173,7 +183,8 @@ func (m *Machine) write(k *known) error {
 const sweepWithin = 10 * time.Second
 
 // Sweep removes the containers that an earlier process with the same state left behind, of
-// workloads that are unwanted. It asks no engine where there never was a container.
+// workloads that are unwanted. It asks no engine where there never was a container. In one that
+// does not answer now they are removed when Engine finds it.
 func (m *Machine) Sweep(ctx context.Context, unwanted func(name string) bool) error {
 	m.mu.Lock()
 	k, err := m.read()
@@ -186,18 +197,28 @@ func (m *Machine) Sweep(ctx context.Context, unwanted func(name string) bool) er
 	var failed []error
 	for _, host := range k.Hosts {
 		e, err := place{host: host}.open(ctx)
-		if err != nil {
-			failed = append(failed, fmt.Errorf("%s: %w", host, err))
-			continue
-		}
-		removed, err := e.sweep(ctx, k.Manager, unwanted)
-		for _, id := range removed {
-			m.Log.Warn("a container that was left over is removed", "container", id)
+		if err == nil {
+			err = m.sweep(ctx, e, k.Manager, unwanted)
+			e.Close()
 		}
 		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", host, err))
+			m.mu.Lock()
+			if m.unswept == nil {
+				m.unswept = map[string]func(string) bool{}
+			}
+			m.unswept[host] = unwanted
+			m.mu.Unlock()
 		}
-		e.Close()
 	}
 	return errors.Join(failed...)
+}
+
+// sweep removes from an engine what is left over in it, and says so.
+func (m *Machine) sweep(ctx context.Context, e *Engine, manager string, unwanted func(name string) bool) error {
+	removed, err := e.sweep(ctx, manager, unwanted)
+	for _, id := range removed {
+		m.Log.Warn("a container that was left over is removed", "container", id)
+	}
+	return err
 }

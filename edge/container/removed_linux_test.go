@@ -1,8 +1,11 @@
 package container
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -59,10 +62,10 @@ func TestRemovedWhileItStarts(t *testing.T) {
 	}
 }
 
-// refusing is an engine that refuses so many times to remove a container, and how often it was asked.
-func refusing(t *testing.T, e *engine.Engine, status int, refused string, times int32) (*Engine, *atomic.Int32) {
+// between is an engine at a socket of its own, which meddle stands before: it reports whether it
+// has answered, and may have the engine do so.
+func between(t *testing.T, e *engine.Engine, socket string, meddle func(w http.ResponseWriter, r *http.Request, engine http.Handler) bool) {
 	t.Helper()
-	asked := new(atomic.Int32)
 	through := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", e.Socket)
 	}}
@@ -71,12 +74,25 @@ func refusing(t *testing.T, e *engine.Engine, status int, refused string, times 
 		Rewrite:   func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = "http", "engine" },
 		Transport: through,
 	}
-	socket := filepath.Join(t.TempDir(), "s")
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	busy := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	before := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !meddle(w, r, forward) {
+			forward.ServeHTTP(w, r)
+		}
+	}))
+	before.Listener = listener
+	before.Start()
+	t.Cleanup(before.Close)
+}
+
+// refusing is an engine that refuses so many times to remove a container, and how often it was asked.
+func refusing(t *testing.T, e *engine.Engine, status int, refused string, times int32) (*Engine, *atomic.Int32) {
+	t.Helper()
+	asked, socket := new(atomic.Int32), filepath.Join(t.TempDir(), "s")
+	between(t, e, socket, func(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {
 		switch {
 		case r.Method == http.MethodDelete && asked.Add(1) <= times:
 			w.Header().Set("Content-Type", "application/json")
@@ -86,12 +102,10 @@ func refusing(t *testing.T, e *engine.Engine, status int, refused string, times 
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = fmt.Fprint(w, `{"StatusCode":0,"Error":{"Message":"failed"}}`)
 		default:
-			forward.ServeHTTP(w, r)
+			return false
 		}
-	}))
-	busy.Listener = listener
-	busy.Start()
-	t.Cleanup(busy.Close)
+		return true
+	})
 	here, err := place{host: "unix://" + socket}.open(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -135,6 +149,119 @@ func TestSweepGoesOn(t *testing.T) {
 	}
 	for _, id := range e.Containers(t) {
 		e.Do(t, "DELETE", "/containers/"+id+"?force=1")
+	}
+}
+
+// TestSweptWhenItIsFound: what is left in an engine that was away when it was swept goes when the
+// engine is found, and what is wanted stays.
+func TestSweptWhenItIsFound(t *testing.T) {
+	e := running(t)
+	image(t, e, "probe:1", engine.Config{})
+	socket, mark := filepath.Join(t.TempDir(), "s"), "a mark of a manager"
+	m := NewMachine(Options{State: t.TempDir(), Log: slog.New(slog.DiscardHandler), Lookup: func(name string) (string, bool) {
+		return map[string]string{"WEIR_ENGINE": "unix://" + socket}[name], name == "WEIR_ENGINE"
+	}})
+	t.Cleanup(m.Close)
+	if err := m.write(&known{Manager: mark, Hosts: []string{"unix://" + socket}}); err != nil {
+		t.Fatal(err)
+	}
+	made := map[string]string{}
+	for _, name := range []string{"left", "wanted"} {
+		var one struct{ ID string }
+		e.PostFor(t, "/containers/create", fmt.Sprintf(`{"Image":"probe:1","Labels":{"weir.dev/manager":%q,"weir.dev/name":%q}}`, mark, name), &one)
+		made[name] = one.ID
+	}
+	if err := m.Sweep(t.Context(), func(name string) bool { return name == "left" }); err == nil {
+		t.Error("an engine that is away was swept")
+	}
+	between(t, e, socket, func(http.ResponseWriter, *http.Request, http.Handler) bool { return false })
+	for range 2 { // the second time nothing is swept
+		if _, err := m.Engine(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if left := e.Containers(t); len(left) != 1 || left[0] != made["wanted"] || len(m.unswept) > 0 {
+			t.Errorf("left are %v of %v", left, made)
+		}
+	}
+	e.Do(t, "DELETE", "/containers/"+made["wanted"]+"?force=1")
+}
+
+// TestHelperVolumeOfWhoIsKilled: the container in which the helper's volume is filled is found by
+// the next manager where this one ends before it is removed, and is known where nobody waits for
+// it any longer.
+func TestHelperVolumeOfWhoIsKilled(t *testing.T) {
+	e := running(t)
+	image(t, e, "probe:1", engine.Config{})
+	here, err := place{host: "unix://" + e.Socket}.open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(here.Close)
+	t.Cleanup(func() {
+		var volumes struct{ Volumes []struct{ Name string } }
+		e.Get(t, "/volumes", &volumes)
+		for _, v := range volumes.Volumes {
+			e.Do(t, "DELETE", "/volumes/"+v.Name)
+		}
+	})
+	attaching := func(meddle func(m *Machine, w http.ResponseWriter, r *http.Request, engine http.Handler) bool) *Machine {
+		m, socket := machine(t, e), filepath.Join(t.TempDir(), "s")
+		between(t, e, socket, func(w http.ResponseWriter, r *http.Request, engine http.Handler) bool { return meddle(m, w, r, engine) })
+		m.Link, m.Lookup = LinkAttach, func(name string) (string, bool) {
+			return map[string]string{"WEIR_ENGINE": "unix://" + socket}[name], name == "WEIR_ENGINE"
+		}
+		return m
+	}
+	// 1. Nobody removes it, and another manager looks for what is left.
+	var removed []string
+	var swept error
+	m := attaching(func(m *Machine, w http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+		if r.Method != http.MethodPut {
+			return false
+		}
+		m.mu.Lock()
+		mark := m.known.Manager
+		m.mu.Unlock()
+		removed, swept = here.sweep(context.WithoutCancel(r.Context()), mark, func(name string) bool { return name == "probed" })
+		w.WriteHeader(http.StatusInternalServerError)
+		return true
+	})
+	if b, err := m.Open(t.Context(), config(t, "status:")); err == nil {
+		b.Close()
+		t.Error("its volume is not filled")
+	}
+	if left := e.Containers(t); swept != nil || len(removed) != 1 || len(left) > 0 {
+		t.Errorf("removed %v, left %v: %v", removed, left, swept)
+	}
+	// 2. Whoever wants it leaves while it is made.
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	made := make(chan struct{})
+	m = attaching(func(_ *Machine, w http.ResponseWriter, r *http.Request, engine http.Handler) bool {
+		if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/containers/create") {
+			return false
+		}
+		defer close(made)
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		cancel()
+		r = r.WithContext(t.Context()) // the engine makes it, whoever has left
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		engine.ServeHTTP(w, r)
+		return true
+	})
+	if b, err := m.Open(ctx, config(t, "status:")); err == nil {
+		b.Close()
+		t.Error("it is opened for nobody")
+	}
+	<-made
+	if left := e.Containers(t); len(left) > 0 {
+		t.Errorf("left are %v", left)
+		for _, id := range left {
+			e.Do(t, "DELETE", "/containers/"+id+"?force=1")
+		}
 	}
 }
 

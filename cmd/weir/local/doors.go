@@ -111,7 +111,10 @@ func (d *Doors) Serve(options ...serve.Option) (failed <-chan error, end func(),
 // Sweep is workload.Sweeper.Sweep: of containers, which end by themselves when their manager
 // does, but which an engine that was away may still have.
 func (d *Doors) Sweep(unwanted func(name string) bool) {
-	m := container.NewMachine(container.Options{State: d.settings.StateDir, Log: d.log})
+	_, m, err := d.locals.openEngines(d.log) // by which the engine is found when a workload needs it
+	if err != nil {
+		m = container.NewMachine(container.Options{State: d.settings.StateDir, Log: d.log})
+	}
 	if err := m.Sweep(context.Background(), unwanted); err != nil {
 		d.log.Warn("containers that were left over may still be there", "error", err)
 	}
