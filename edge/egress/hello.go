@@ -70,6 +70,33 @@ func readHello(r io.Reader, begun []byte) (hello, error) {
 	}
 }
 
+// beginsTLS reports whether the first bytes of a client begin a record of TLS, or more of them,
+// six at most, have to say so. It is as lax as servers are: crypto/tls, for one, reads past
+// warnings to a ClientHello, and wants of the version only that it is below 16.0.
+func beginsTLS(b []byte) (is, more bool) {
+	const changeCipher, alert, handshake, data, hello, warning = 20, 21, 22, 23, 1, 1
+	n := len(b)
+	usual := n > 1 && b[1] == 3
+	switch {
+	case n > 0 && (b[0] < changeCipher || b[0] > data), n > 1 && b[1] >= 16:
+		return false, false
+	case usual && b[0] == handshake:
+		return true, false
+	case n < 6:
+		return false, true
+	}
+	size := int(b[3])<<8 | int(b[4])
+	switch b[0] {
+	case changeCipher:
+		return usual && size <= 1, false
+	case alert:
+		return usual && size <= 2 || size == 2 && b[5] == warning, false
+	case handshake:
+		return b[5] == hello, false
+	}
+	return usual && (size == 0 || b[2] >= 1 && b[2] <= 4), false
+}
+
 // serverName finds the name in the body of a ClientHello (RFC 6066 §3): "" for none. Two
 // names, or two extensions with one, are an error.
 func serverName(body []byte) (string, error) {

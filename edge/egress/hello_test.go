@@ -183,10 +183,16 @@ func TestAsksFor(t *testing.T) {
 // however it is cut into records.
 func FuzzHello(f *testing.F) {
 	plain := helloOf(f, &tls.Config{ServerName: "allowed.test"})
-	for _, b := range [][]byte{plain, inRecords(plain, 7), helloOf(f, &tls.Config{}), extended(plain, 0, sni("evil.test")), plain[:40], {22, 3, 1, 0, 4, 1, 0, 0, 0}} {
+	for _, b := range [][]byte{plain, inRecords(plain, 7), helloOf(f, &tls.Config{}), extended(plain, 0, sni("evil.test")), plain[:40], {22, 3, 1, 0, 4, 1, 0, 0, 0}, append([]byte{21, 2, 1, 0, 2, 1, 90}, plain...), append([]byte{22, 15}, plain[2:]...)} {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
+		// Where a server of Go's finds a name, it begins TLS.
+		if _, ok := nameFor(b); ok {
+			if is, _ := beginsTLS(b[:6]); !is {
+				t.Fatalf("%x begins no TLS here, and does for crypto/tls", b[:6])
+			}
+		}
 		h, err := readHello(bytes.NewReader(b), nil)
 		if err != nil {
 			return

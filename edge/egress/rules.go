@@ -63,6 +63,10 @@ type Decision struct {
 	Reason Reason
 	Kind   Kind
 	Rule   string // the entry that allows it, as the profile has it; "" for none
+
+	// AnyName says that TLS may ask the host for any name: everything is allowed, or it is the
+	// gateway.
+	AnyName bool
 }
 
 // OK reports whether it is allowed.
@@ -226,12 +230,10 @@ var engineGateway = netip.AddrFrom4([4]byte{172, 17, 0, 1})
 // Decide judges a host and a port by the lists. It allocates nothing.
 func (r *Rules) Decide(h Host, port int) Decision {
 	d := r.ByName(h)
-	if d.OK() && port >= 1 && port <= 65535 && (d.Kind == KindGateway || r.anyPort && d.Kind == KindAll) {
-		return d
-	}
-	if d.OK() && (port < 1 || port > 65535 || r.open[port/64]&(1<<(port%64)) == 0) {
+	if d.OK() && (port < 1 || port > 65535 || !r.anyPort && d.Kind != KindGateway && r.open[port/64]&(1<<(port%64)) == 0) {
 		return Decision{Reason: UnlistedPort}
 	}
+	d.AnyName = d.OK() && (r.all || d.Kind == KindGateway)
 	return d
 }
 

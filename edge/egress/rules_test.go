@@ -152,6 +152,7 @@ func TestDecide(t *testing.T) {
 	}
 	noPorts := v1beta1.ProfileOutbound{AllowHost: []string{"allowed.test"}}
 	all := v1beta1.ProfileOutbound{InsecureAllowAll: true}
+	allNamed := v1beta1.ProfileOutbound{InsecureAllowAll: true, AllowHost: []string{"allowed.test", ".below.test", "10.1.0.0/16"}}
 	allPorts := v1beta1.ProfileOutbound{InsecureAllowAll: true, AllowPort: []int{443}}
 	onlyPorts := v1beta1.ProfileOutbound{AllowPort: []int{443}}
 	for _, c := range []struct {
@@ -206,6 +207,12 @@ func TestDecide(t *testing.T) {
 		{all, Options{}, "8.8.8.8:53", "all insecure_allow_all"},
 		{all, Options{}, "host.docker.internal:80", "gateway"},
 		{all, Options{}, "172.17.0.1:80", "gateway"},
+		{allNamed, Options{}, "allowed.test:22", "name allowed.test"},
+		{allNamed, Options{}, "a.below.test:22", "suffix .below.test"},
+		{allNamed, Options{}, "10.1.2.3:5432", "address 10.1.0.0/16"},
+		{allNamed, Options{Ports: []int{22}}, "allowed.test:23", "name allowed.test"},
+		{allNamed, Options{}, "evil.test:22", "all insecure_allow_all"},
+		{allNamed, Options{}, "host.docker.internal:80", "gateway"},
 		{allPorts, Options{}, "evil.test:443", "all insecure_allow_all"},
 		{allPorts, Options{}, "evil.test:80", "port"},
 		{onlyPorts, Options{}, "allowed.test:443", "host"},
@@ -220,6 +227,9 @@ func TestDecide(t *testing.T) {
 		got := d.Reason.String()
 		if d.OK() {
 			got = [...]string{"none", "name", "suffix", "address", "all", "gateway-by-option"}[d.Kind] + " " + d.Rule
+		}
+		if any := d.OK() && (c.out.InsecureAllowAll || d.Kind == KindGateway); d.AnyName != any {
+			t.Errorf("%s: asked for any name: %v; want %v (%+v %+v)", c.target, d.AnyName, any, c.out, c.o)
 		}
 		if got != c.want {
 			t.Errorf("%s: %s; want %s (%+v %+v)", c.target, got, c.want, c.out, c.o)

@@ -34,16 +34,20 @@ func (g *Passage) tunnel(c *inner, in io.Reader, out net.Conn, d Decision, h Hos
 		pair.carry(c, out)
 		_ = c.CloseWrite()
 	}()
+	pass := func() {
+		g.p.allow(h, port, d)
+		close(judged)
+	}
 	ok := true
 	switch {
-	case d.Kind == KindAll, d.Kind == KindGateway: // no list named the host
-		close(judged)
+	case d.AnyName:
+		pass()
 	case port == 443:
 		if ok = g.greet(c, in, out, nil, h, port); ok {
-			close(judged)
+			pass()
 		}
-	default: // the host may be the first to speak
-		close(judged)
+	default: // the host may be the first to speak, and the client may never
+		pass()
 		ok = g.first(c, in, out, h, port)
 	}
 	if !ok {
@@ -51,7 +55,6 @@ func (g *Passage) tunnel(c *inner, in io.Reader, out net.Conn, d Decision, h Hos
 		<-back
 		return
 	}
-	g.p.allow(h, port, d)
 	pair.carry(out, in)
 	_ = closeWrite(out)
 	<-back
@@ -60,14 +63,17 @@ func (g *Passage) tunnel(c *inner, in io.Reader, out net.Conn, d Decision, h Hos
 // first passes on the first bytes of a client on another port than 443. Those of TLS are
 // judged.
 func (g *Passage) first(c *inner, in io.Reader, out net.Conn, h Host, port int) bool {
-	const handshake, version = 22, 3 // of a record: its type, and the first byte of its version
-	var b [2]byte
-	n, err := io.ReadFull(in, b[:1])
-	if n == 1 && b[0] == handshake {
-		if n, err = io.ReadFull(in, b[1:]); n == 1 && b[1] == version {
-			return g.greet(c, in, out, b[:], h, port)
-		}
-		n++
+	var b [6]byte
+	var err error
+	n, is := 0, false
+	for more := true; more && err == nil; {
+		var took int
+		took, err = io.ReadFull(in, b[n:n+1])
+		n += took
+		is, more = beginsTLS(b[:n])
+	}
+	if is {
+		return g.greet(c, in, out, b[:n], h, port)
 	}
 	if n > 0 {
 		if _, failed := out.Write(b[:n]); failed != nil {
