@@ -13,10 +13,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/weir-edge/weir/edge/edgetest/fake"
+	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
 // alone serves a proxy by itself on every address of loopback.
@@ -171,6 +173,46 @@ func TestAloneShares(t *testing.T) {
 	}
 	if n, _ := askAlone(t, "127.0.0.3", port, "allowed.test:8080"); n != 200 {
 		t.Errorf("another peer: %d", n)
+	}
+}
+
+// TestAloneDials: one peer whose hosts do not answer does not keep others from theirs.
+func TestAloneDials(t *testing.T) {
+	w := open(t, v1beta1.ProfileOutbound{AllowHost: []string{"allowed.test", "silent.test"}, AllowPort: []int{8080}}, Options{})
+	w.names["silent.test"] = []string{"93.184.216.35"}
+	w.host("93.184.216.34:8080", echo)
+	others := w.p.connector
+	var waiting atomic.Int64
+	w.p.connector = func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+		if to.Addr().String() == "93.184.216.35" {
+			waiting.Add(1)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return others(ctx, to)
+	}
+	w.p.times.dial = time.Minute
+	port, _ := w.alone(LoopbackPeers())
+	for range maxDialsEach {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+		c, err := d.Dial("tcp", net.JoinHostPort("127.0.0.1", port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		_, _ = io.WriteString(c, connectTo("silent.test:8080"))
+	}
+	fake.Until(t, "they wait", func() bool { return waiting.Load() == maxDialsEach })
+	for _, c := range []struct {
+		from, target string
+		want         int
+	}{{"127.0.0.2", "allowed.test:8080", 503}, {"127.0.0.2", "evil.test:8080", 403}, {"127.0.0.3", "allowed.test:8080", 200}} {
+		if n, _ := askAlone(t, c.from, port, c.target); n != c.want {
+			t.Errorf("%s from %s: %d; want %d", c.target, c.from, n, c.want)
+		}
+	}
+	if n := w.denied(TooMany); n != 1 {
+		t.Errorf("%d were too many", n)
 	}
 }
 

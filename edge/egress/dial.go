@@ -242,6 +242,15 @@ func (p *Proxy) checkGateway(d Decision, h Host, port int) (Decision, []netip.Ad
 	return d, addrs, nil
 }
 
+// dial is Proxy.dial for one sandbox or peer, which has half of the places at most.
+func (g *Passage) dial(h Host, port int) (net.Conn, Decision, error) {
+	defer g.dials.Add(-1)
+	if d := g.p.rules.Decide(h, port); g.dials.Add(1) > maxDialsEach && d.OK() {
+		return nil, d, &Refusal{Host: h.String(), Port: port, Reason: TooMany, What: fmt.Sprintf("%d connections of one sandbox or peer are being made", maxDialsEach)}
+	}
+	return g.p.dial(g.life, h, port)
+}
+
 // dial connects to a host that is judged, at an address that was judged.
 func (p *Proxy) dial(ctx context.Context, h Host, port int) (net.Conn, Decision, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.times.dial)
@@ -272,7 +281,7 @@ func (p *Proxy) dial(ctx context.Context, h Host, port int) (net.Conn, Decision,
 			return c, d, nil
 		}
 	}
-	addrs = addrs[:min(len(addrs), maxTried)]
+	addrs = inTurn(addrs)[:min(len(addrs), maxTried)]
 	for i, a := range addrs {
 		var c net.Conn
 		if c, err = p.connect(ctx, netip.AddrPortFrom(a.Unmap(), uint16(port)), len(addrs)-i); err == nil {
@@ -280,6 +289,19 @@ func (p *Proxy) dial(ctx context.Context, h Host, port int) (net.Conn, Decision,
 		}
 	}
 	return nil, d, &Refusal{Host: h.String(), Port: port, Reason: Unreachable}
+}
+
+// inTurn has addresses of IPv4 and IPv6 take turns, each in their order (RFC 8305 §4): one of the
+// two may lead nowhere from here.
+func inTurn(addrs []netip.Addr) []netip.Addr {
+	seen := map[bool]int{}
+	at := map[netip.Addr]int{}
+	for _, a := range addrs {
+		at[a] = seen[a.Is4()]
+		seen[a.Is4()]++
+	}
+	slices.SortStableFunc(addrs, func(a, b netip.Addr) int { return at[a] - at[b] })
+	return addrs
 }
 
 // connect connects to one address, in its share of the time that is left for so many.

@@ -20,7 +20,9 @@ import (
 const (
 	maxTunnels   = 512
 	maxDials     = 64
+	maxDialsEach = maxDials / 2     // of one sandbox, or one peer
 	maxHead      = 16 << 10         // bytes of the head of a request
+	maxUnread    = 1 << 20          // bytes that are read of the body of a refused one
 	headTimeout  = 30 * time.Second // from its first byte on
 	firstTimeout = 60 * time.Second // until it
 	helloTimeout = 10 * time.Second // for a ClientHello
@@ -199,6 +201,7 @@ type Passage struct {
 	conns  map[net.Conn]bool
 	closed bool
 	work   sync.WaitGroup
+	dials  atomic.Int64 // under way
 }
 
 // Open opens the passage of one sandbox.
@@ -413,7 +416,7 @@ func (g *Passage) direct(c *inner, to netip.AddrPort) {
 		return
 	}
 	defer done()
-	out, d, err := g.p.dial(g.life, h, int(to.Port()))
+	out, d, err := g.dial(h, int(to.Port()))
 	if err != nil {
 		g.p.refusedWith(err)
 		return

@@ -13,6 +13,8 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -178,8 +180,9 @@ func (w *outside) connect(to string) (c net.Conn, served <-chan struct{}) {
 	w.t.Helper()
 	c, theirs := w.wire(to)
 	done := make(chan struct{})
+	g := w.g
 	go func() {
-		w.g.Serve(theirs)
+		g.Serve(theirs)
 		close(done)
 	}()
 	return c, done
@@ -355,13 +358,13 @@ func TestConnect(t *testing.T) {
 // TestNetworkProfile judges under insecure_allow_all: everything public, and no private
 // address without a CIDR beside it.
 func TestNetworkProfile(t *testing.T) {
-	w := open(t, v1beta1.ProfileOutbound{InsecureAllowAll: true, AllowHost: []string{"10.7.0.0/16"}}, Options{})
-	w.names["private.test"], w.names["near.test"] = []string{"10.0.0.7"}, []string{"10.7.0.1"}
-	for _, at := range []string{"93.184.216.34:443", "93.184.216.34:25", "10.7.0.1:443", "10.0.0.7:443"} {
+	w := open(t, v1beta1.ProfileOutbound{InsecureAllowAll: true, AllowHost: []string{"10.7.0.0/16", "named.test"}}, Options{})
+	w.names["private.test"], w.names["near.test"], w.names["named.test"] = []string{"10.0.0.7"}, []string{"10.7.0.1"}, []string{"93.184.216.34"}
+	for _, at := range []string{"93.184.216.34:443", "93.184.216.34:25", "10.7.0.1:443", "10.7.0.1:25", "10.0.0.7:443"} {
 		w.host(at, echo)
 	}
 	for target, want := range map[string]int{
-		"allowed.test:443": 200, "allowed.test:25": 200, "93.184.216.34:443": 200, "near.test:443": 200,
+		"allowed.test:443": 200, "allowed.test:25": 200, "93.184.216.34:443": 200, "near.test:443": 200, "10.7.0.1:443": 200, "10.7.0.1:25": 200, "named.test:443": 200, "named.test:25": 200,
 		"private.test:443": 403, "10.0.0.7:443": 403, "127.0.0.1:443": 403, "169.254.169.254:443": 403, "host.docker.internal:443": 403,
 	} {
 		c := w.proxy()
@@ -371,12 +374,14 @@ func TestNetworkProfile(t *testing.T) {
 			t.Errorf("%s: %q %v; want %d", target, answer, err, want)
 		}
 	}
-	// No list named the host: what is said in the tunnel is not judged.
-	c := w.tunnel("allowed.test:443")
-	_, _ = io.WriteString(c, "no TLS")
-	b := make([]byte, 6)
-	if _, err := io.ReadFull(c, b); err != nil || string(b) != "no TLS" {
-		t.Errorf("%q %v", b, err)
+	// What is said in the tunnel is not judged, also where a list names the host besides.
+	for _, target := range []string{"allowed.test:443", "named.test:443", "10.7.0.1:443"} {
+		c := w.tunnel(target)
+		_, _ = io.WriteString(c, "no TLS")
+		b := make([]byte, 6)
+		if _, err := io.ReadFull(c, b); err != nil || string(b) != "no TLS" {
+			t.Errorf("%s: %q %v", target, b, err)
+		}
 	}
 }
 
@@ -499,6 +504,9 @@ func TestEdgeListens(t *testing.T) {
 func TestSNI(t *testing.T) {
 	right := helloOf(t, &tls.Config{ServerName: "allowed.test"})
 	none := helloOf(t, &tls.Config{})
+	evil := helloOf(t, &tls.Config{ServerName: "evil.test"})
+	behind := func(first ...byte) []byte { return append(first, evil...) }
+	of := func(major byte) []byte { return append([]byte{22, major}, evil[2:]...) }
 	for name, c := range map[string]struct {
 		port  string
 		raw   []byte
@@ -520,6 +528,24 @@ func TestSNI(t *testing.T) {
 		"other port, no TLS":         {"8080", []byte("GET / HTTP/1.1\r\n\r\n"), 0, true},
 		"other port, begins as TLS":  {"8080", []byte{22, 9, 1, 0}, 1, true},
 		"other port, one byte of it": {"8080", []byte{22}, 0, true},
+
+		"other port, behind a warning":                    {"8080", behind(21, 3, 1, 0, 2, 1, 0x5a), 0, false},
+		"other port, behind one, byte by byte":            {"8080", behind(21, 3, 1, 0, 2, 1, 0x5a), 1, false},
+		"other port, behind a warning of another version": {"8080", behind(21, 9, 1, 0, 2, 1, 0x5a), 0, false},
+		"other port, behind an empty record":              {"8080", behind(21, 3, 1, 0, 0), 0, false},
+		"other port, behind a change of cipher":           {"8080", behind(20, 3, 3, 0, 1, 1), 0, false},
+		"other port, behind data":                         {"8080", behind(23, 3, 3, 0, 1, 0), 0, false},
+		"other port, version 2":                           {"8080", of(2), 1, false},
+		"other port, version 9":                           {"8080", of(9), 0, false},
+		"other port, version 15":                          {"8080", of(15), 0, false},
+		"other port, half a head of TLS":                  {"8080", []byte{22, 3}, 1, false},
+		"other port, no version of TLS":                   {"8080", []byte{22, 16, 1, 0, 5, 1, 0}, 1, true},
+		"other port, another first message":               {"8080", []byte{22, 9, 1, 0, 5, 2, 0}, 1, true},
+		"other port, a size of 22 and a number":           {"8080", []byte{22, 0, 0, 1, 5, 0xa6, 3, 0}, 1, true},
+		"other port, a size of 278 and a number":          {"8080", []byte{22, 1, 0, 0, 7, 0, 0, 0}, 0, true},
+		"other port, a size of 277 and the number 2":      {"8080", []byte{21, 1, 0, 0, 2, 0, 0, 0}, 0, true},
+		"other port, a size of 276 and the number 1":      {"8080", []byte{20, 1, 0, 0, 1, 0, 0, 0}, 0, true},
+		"other port, a size of 791 and the number 1":      {"8080", []byte{23, 3, 0, 0, 1, 0, 0, 0}, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := open(t, public, Options{})
@@ -567,10 +593,20 @@ func TestServerFirst(t *testing.T) {
 	}
 	w.host("93.184.216.34:8080", greet)
 	w.host("93.184.216.34:443", greet)
-	line, err := bufio.NewReader(w.tunnel("allowed.test:8080")).ReadString('\n')
+	mute := w.tunnel("allowed.test:8080")
+	line, err := bufio.NewReader(mute).ReadString('\n')
 	if err != nil || line != "220 hello\r\n" {
 		t.Errorf("%q %v", line, err)
 	}
+	// Who leaves with what the host has said, and without a word, was let out.
+	_ = mute.(*net.TCPConn).SetLinger(0)
+	_ = mute.Close()
+	fake.Until(t, "it has left", func() bool { return w.p.open.Load() == 0 })
+	w.mu.Lock()
+	if len(w.told) != 1 || w.told[0].Reason != Allowed || w.told[0].Port != 8080 || w.p.allowed.Load() != 1 {
+		t.Errorf("%d were let out, and told was %+v", w.p.allowed.Load(), w.told)
+	}
+	w.mu.Unlock()
 	c := w.tunnel("allowed.test:443")
 	_ = c.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
 	if n, err := c.Read(make([]byte, 10)); n > 0 || err == nil {
@@ -783,7 +819,7 @@ func TestMalformed(t *testing.T) {
 		"a greeting of SOCKS 4":          "\x04\x01\x01\xbb\x00\x00\x00\x01\x00allowed.test\x00",
 		"TLS":                            "\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00",
 		"an empty line first and spaces": " GET http://allowed.test/ HTTP/1.1\r\nHost: allowed.test\r\n\r\n",
-		"more lines than may be":         target + strings.Repeat("X-A: b\r\n", maxLines) + "\r\n",
+		"a path in UTF-8":                "GET http://allowed.test/caf\xc3\xa9 HTTP/1.1\r\nHost: allowed.test\r\n\r\n",
 	} {
 		if answer := w.say(text); status(answer) != 400 {
 			t.Errorf("%s: %.120q", name, answer)
@@ -792,6 +828,12 @@ func TestMalformed(t *testing.T) {
 	// 16 KiB of a head, and not more (§8).
 	if answer := w.say(target + "X-A: " + strings.Repeat("a", maxHead) + "\r\n\r\n"); status(answer) != 431 {
 		t.Errorf("a large head: %.120q", answer)
+	}
+	if answer := w.say(target + strings.Repeat("X-A: b\r\n", maxLines) + "\r\n"); status(answer) != 431 || !strings.Contains(answer, "more than "+itoa(maxLines)+" lines") {
+		t.Errorf("more lines than may be: %q", answer)
+	}
+	if answer := w.say("GET http://allowed.test/caf\xc3\xa9 HTTP/1.1\r\nHost: allowed.test\r\n\r\n"); !strings.Contains(answer, "write it as %XX") {
+		t.Errorf("a path in UTF-8: %q", answer)
 	}
 	if h.reached.Load() != 0 || len(w.dialed) != 0 {
 		t.Errorf("%d connections, %v", h.reached.Load(), w.dialed)
@@ -821,7 +863,7 @@ func TestMalformed(t *testing.T) {
 func TestAnswers(t *testing.T) {
 	for name, text := range map[string]string{
 		"none": "", "no HTTP": "SSH-2.0-OpenSSH\r\n\r\n", "half": "HTTP/1.1 200 OK\r\nA: b\r\n", "a large head": "HTTP/1.1 200 OK\r\nA: " + strings.Repeat("a", maxHead) + "\r\n\r\n",
-		"many interim ones": strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", 2000),
+		"more lines than may be": "HTTP/1.1 200 OK\r\n" + strings.Repeat("A: b\r\n", maxLines+1) + "\r\n", "many interim ones": strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", 2000),
 	} {
 		w := open(t, public, Options{})
 		w.host("93.184.216.34:80", func(c net.Conn) {
@@ -862,6 +904,113 @@ func TestEarlyAnswer(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, text, err)
 		}
 		_ = c.Close()
+	}
+}
+
+// TestLateAnswer: the head of an answer has as long as that of a request from its first byte on,
+// and what is not there yet has longer, also behind an interim one.
+func TestLateAnswer(t *testing.T) {
+	w := open(t, public, Options{})
+	w.p.times.head = 500 * time.Millisecond
+	told := make(chan struct{})
+	w.host("93.184.216.34:80", func(c net.Conn) {
+		_, _ = http.ReadRequest(bufio.NewReader(c))
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nA: b\r\n")
+		_, _ = io.Copy(io.Discard, c)
+	})
+	w.host("93.184.216.34:8080", func(c net.Conn) {
+		_, _ = http.ReadRequest(bufio.NewReader(c))
+		_, _ = io.WriteString(c, "HTTP/1.1 103 Early Hints\r\n\r\n")
+		<-told
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\n"+strings.Repeat("A: b\r\n", maxLines)+"\r\nyes")
+	})
+	slow := w.proxy()
+	_, _ = io.WriteString(slow, "GET http://allowed.test:8080/ HTTP/1.1\r\nHost: allowed.test:8080\r\n\r\n")
+	began := time.Now()
+	answer := w.say("GET http://allowed.test/ HTTP/1.1\r\nHost: allowed.test\r\n\r\n")
+	if took := time.Since(began); status(answer) != 502 || took < w.p.times.head {
+		t.Errorf("half a head, after %v: %q", took, answer)
+	}
+	time.AfterFunc(w.p.times.head, func() { close(told) }) // the other one has waited for twice as long then
+	if b, err := io.ReadAll(slow); err != nil || status(string(b)) != 200 || !strings.HasSuffix(string(b), "\r\n\r\nyes") {
+		t.Errorf("behind an interim answer: %.200q, %v", b, err)
+	}
+}
+
+// TestHostLeaves: a host that has answered and gone ends the request, also where its client has
+// not sent all of it.
+func TestHostLeaves(t *testing.T) {
+	w := open(t, public, Options{})
+	w.p.times.leaving = 50 * time.Millisecond
+	w.host("93.184.216.34:80", func(c net.Conn) {
+		if r, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
+			_, _ = io.ReadFull(r.Body, make([]byte, 5))
+			_, _ = io.WriteString(c, "HTTP/1.1 413 Content Too Large\r\n\r\nlarge")
+		}
+	})
+	c, served := w.connect("127.0.0.1:3128")
+	_, _ = io.WriteString(c, "POST http://allowed.test/ HTTP/1.1\r\nHost: allowed.test\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
+	if b, err := io.ReadAll(c); err != nil || status(string(b)) != 413 || !strings.HasSuffix(string(b), "large") {
+		t.Errorf("%q, %v", b, err)
+	}
+	select {
+	case <-served:
+	case <-time.After(10 * time.Second):
+		t.Error("it goes on")
+	}
+}
+
+// TestRefusedBody: a client that sends a large body to a host that is not allowed reads why, and
+// is not listened to without end.
+func TestRefusedBody(t *testing.T) {
+	const size = 256 << 10
+	body := strings.Repeat("x", size)
+	for name, rest := range map[string]string{"by length": fmt.Sprintf("Content-Length: %d\r\n\r\n%s", size, body), "in chunks": fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", size, body), "and closes": fmt.Sprintf("Connection: close\r\nContent-Length: %d\r\n\r\n%s", size, body)} {
+		w := open(t, public, Options{})
+		c, served := w.connect("127.0.0.1:3128")
+		if _, err := io.WriteString(c, "POST http://evil.test/ HTTP/1.1\r\nHost: evil.test\r\n"+rest); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		answer, err := io.ReadAll(c)
+		if err != nil || status(string(answer)) != 403 || !strings.Contains(string(answer), "Connection: close") || !strings.HasSuffix(string(answer), "the profile does not name the host\n") {
+			t.Errorf("%s: %q, %v", name, answer, err)
+		}
+		_ = c.Close()
+		<-served
+	}
+	w := open(t, public, Options{})
+	endless, served := w.connect("127.0.0.1:3128")
+	_, _ = io.WriteString(endless, "POST http://evil.test/ HTTP/1.1\r\nHost: evil.test\r\nContent-Length: 1000000000000\r\n\r\n")
+	for {
+		if _, err := endless.Write(make([]byte, 64<<10)); err != nil {
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("a body without end: %v", err)
+			}
+			break
+		}
+	}
+	<-served
+	w.p.times.leaving = 50 * time.Millisecond
+	slow, served := w.connect("127.0.0.1:3128")
+	_, _ = io.WriteString(slow, "POST http://evil.test/ HTTP/1.1\r\nHost: evil.test\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
+	if answer, err := io.ReadAll(slow); err != nil || status(string(answer)) != 403 {
+		t.Errorf("%q, %v", answer, err)
+	}
+	select {
+	case <-served:
+	case <-time.After(10 * time.Second):
+		t.Error("a body that does not come is waited for")
+	}
+}
+
+// TestFamilies: a name with many addresses of one family is reached by the first of the other.
+func TestFamilies(t *testing.T) {
+	w := open(t, public, Options{})
+	w.names["allowed.test"] = []string{"2606:2800::1", "2606:2800::2", "2606:2800::3", "2606:2800::4", "2606:2800::5", "93.184.216.34", "93.184.216.35"}
+	w.host("93.184.216.35:8080", echo)
+	w.tunnel("allowed.test:8080")
+	if want := []string{"[2606:2800::1]:8080", "93.184.216.34:8080", "[2606:2800::2]:8080", "93.184.216.35:8080"}; !slices.Equal(w.dialed, want) {
+		t.Errorf("dialled %q; want %q", w.dialed, want)
 	}
 }
 
@@ -995,7 +1144,11 @@ func TestDials(t *testing.T) {
 	}
 	w.names["allowed.test"] = []string{"93.184.216.34", "93.184.216.35"}
 	answers := make(chan string, maxDials)
-	for range maxDials {
+	all := []*Passage{w.g, w.p.Open(), w.p.Open()} // of which each has half
+	t.Cleanup(all[1].Close)
+	t.Cleanup(all[2].Close)
+	for i := range maxDials {
+		w.g = all[i/maxDialsEach]
 		c := w.proxy()
 		go func() {
 			_, _ = io.WriteString(c, connectTo("allowed.test:443"))
@@ -1007,6 +1160,7 @@ func TestDials(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	began := time.Now()
+	w.g = all[2]
 	c := w.proxy()
 	_, _ = io.WriteString(c, connectTo("allowed.test:443"))
 	if line, err := bufio.NewReader(c).ReadString('\n'); status(line) != 503 || w.denied(TooMany) != 1 {

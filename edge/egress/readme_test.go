@@ -38,7 +38,7 @@ func TestReadme(t *testing.T) {
 			t.Errorf("the README has no reason %s", reason)
 		}
 	}
-	for what, n := range map[string]int{"connections of a workload | ": maxTunnels, "dials and look-ups under way | ": maxDials, "ports of a profile | ": maxPorts} {
+	for what, n := range map[string]int{"connections of a workload | ": maxTunnels, "dials and look-ups under way | ": maxDials, "; of one sandbox or peer ": maxDialsEach, "ports of a profile | ": maxPorts} {
 		if !strings.Contains(string(text), what+itoa(n)) {
 			t.Errorf("the README does not say %s%d", what, n)
 		}

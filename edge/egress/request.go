@@ -98,12 +98,16 @@ func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 	if err != nil {
 		p.refuse(&Refusal{Host: host.String(), Port: port, Reason: Malformed, What: err.Error()})
 		ctx.SetConnectionClose()
-		p.say(ctx, fasthttp.StatusBadRequest, "weir: "+err.Error())
+		status := fasthttp.StatusBadRequest
+		if errors.Is(err, errMany) {
+			status = fasthttp.StatusRequestHeaderFieldsTooLarge
+		}
+		p.say(ctx, status, "weir: "+err.Error())
 		return
 	}
 	// 2. It is allowed, and somebody answers.
-	out, d, err := p.dial(c.passage.life, host, port)
-	if err == nil && !connect && port == 443 && d.Kind != KindAll && d.Kind != KindGateway { // as in a tunnel to that port
+	out, d, err := c.passage.dial(host, port)
+	if err == nil && !connect && port == 443 && !d.AnyName { // as in a tunnel to that port
 		_ = out.Close()
 		err = &Refusal{Host: host.String(), Port: port, Reason: WrongName, What: "it is no TLS"}
 	}
@@ -111,7 +115,7 @@ func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 		p.refusedWith(err)
 		p.answer(ctx, host, port, err)
 		if head.body() {
-			ctx.SetConnectionClose() // nobody reads what comes
+			p.part(ctx, c)
 		}
 		return
 	}
@@ -143,6 +147,10 @@ func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 		defer close(back)
 		defer edge.Contain(p.log, "egress")
 		pair.back()
+		if pair.sending.Load() { // there is nobody for the rest of the request
+			_ = c.CloseWrite()
+			pair.hurry(p.times.leaving)
+		}
 	}()
 	sent := p.pass(ctx, pair, head, target, host, port)
 	pair.sending.Store(!sent)
@@ -171,6 +179,24 @@ func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 		}
 		_ = c.Close()
 		behind.Wait() // the server gives the reader to another connection
+	})
+}
+
+// part ends a connection with the answer to a request whose body is still on its way. That is read
+// a while: to close before it has come may take the answer from the client.
+func (p *Proxy) part(ctx *fasthttp.RequestCtx, c *opened) {
+	ctx.SetConnectionClose()
+	ctx.HijackSetNoResponse(true)
+	c.passage.work.Add(1) // as of a tunnel
+	ctx.Hijack(func(in net.Conn) {
+		defer c.passage.work.Done()
+		defer edge.Contain(p.log, "egress")
+		defer c.Close()
+		defer time.AfterFunc(p.times.leaving, func() { _ = c.Close() }).Stop()
+		c.busy()
+		if _, err := ctx.Response.WriteTo(c); err == nil && c.CloseWrite() == nil {
+			_, _ = io.CopyN(io.Discard, in, maxUnread)
+		}
 	})
 }
 
@@ -203,11 +229,13 @@ func (p *Proxy) answer(ctx *fasthttp.RequestCtx, host Host, port int, err error)
 // The errors of requests.
 var (
 	errOrigin   = errors.New("this is an HTTP proxy: a request has the form METHOD http://HOST/PATH, or CONNECT HOST:PORT")
+	errTarget   = errors.New("the request's target has a character that is no visible one of ASCII: write it as %XX")
 	errScheme   = errors.New("the proxy carries http: for https a client sends CONNECT HOST:PORT")
 	errProtocol = errors.New("only HTTP/1.0 and HTTP/1.1 are supported")
 	errMethod   = errors.New("the method is not supported")
 	errHostLine = errors.New("the Host is another than the one of the request's target, or there are several")
 	errLines    = errors.New("the header has a line with more than one reading")
+	errMany     = errors.New("the header has more than 100 lines")
 	errLength   = errors.New("the length of the body has more than one reading")
 	errTunnel   = errors.New("CONNECT has no body")
 )
@@ -221,7 +249,7 @@ func (p *Proxy) target(h *fasthttp.RequestHeader) (Host, int, string, error) {
 	method, uri := string(h.Method()), string(h.RequestURI())
 	for i := range len(uri) {
 		if uri[i] <= ' ' || uri[i] >= 0x7f {
-			return Host{}, 0, "", errOrigin
+			return Host{}, 0, "", errTarget
 		}
 	}
 	switch method {
@@ -292,7 +320,10 @@ func readLines(raw []byte) (head, error) {
 			break
 		}
 		colon := bytes.IndexByte(line, ':')
-		if colon < 1 || len(h.lines) == maxLines || mcp.HasControl(line[colon+1:]) {
+		if len(h.lines) == maxLines {
+			return h, errMany
+		}
+		if colon < 1 || mcp.HasControl(line[colon+1:]) {
 			return h, errLines
 		}
 		for _, c := range line[:colon] {
@@ -441,13 +472,13 @@ func (w moving) Write(b []byte) (int, error) {
 }
 
 // errAnswer says that what a host answered is no answer.
-var errAnswer = errors.New("the answer is none of HTTP/1")
+var errAnswer = errors.New("the head of the answer is none of HTTP/1, has more than 16 KiB or 100 lines, or did not come in time")
 
 // back carries the answer to a request. Its head says that the connection ends with it: what
 // comes on it next has nobody who would judge it.
 func (p *pair) back() {
 	in := bufio.NewReaderSize(p.out, maxHead)
-	head, err := readAnswer(in)
+	head, err := p.readAnswer(in)
 	if err != nil {
 		_, _ = io.WriteString(p.c, "HTTP/1.1 502 Bad Gateway\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n\r\nweir: "+err.Error()+"\n")
 		return
@@ -460,13 +491,16 @@ func (p *pair) back() {
 
 // readAnswer reads the head of an answer, and says in it that the connection closes. Interim
 // answers are left out.
-func readAnswer(in *bufio.Reader) ([]byte, error) {
+func (p *pair) readAnswer(in *bufio.Reader) ([]byte, error) {
 	for size := 0; ; {
+		_ = p.out.SetReadDeadline(time.Time{}) // the answer may take its time, also behind an interim one
+		_, _ = in.Peek(1)
+		_ = p.out.SetReadDeadline(time.Now().Add(p.c.passage.p.times.head))
 		var head []byte
 		interim := false
 		for n := 0; ; n++ {
 			line, err := in.ReadSlice('\n')
-			if size += len(line); err != nil || size > maxHead {
+			if size += len(line); err != nil || size > maxHead || n > maxLines+1 { // with the first and the empty one
 				return nil, errAnswer
 			}
 			text := bytes.TrimRight(line, "\r\n")
@@ -487,6 +521,7 @@ func readAnswer(in *bufio.Reader) ([]byte, error) {
 			}
 		}
 		if !interim {
+			_ = p.out.SetReadDeadline(time.Time{})
 			return append(head, "Connection: close\r\n\r\n"...), nil
 		}
 	}
