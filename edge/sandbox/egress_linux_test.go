@@ -1,7 +1,11 @@
 package sandbox
 
 import (
+	"context"
+	"errors"
+	"io"
 	"maps"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,9 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/edgetest/escape"
 	"github.com/weir-edge/weir/edge/egress"
+	"github.com/weir-edge/weir/edge/sandbox/link"
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
@@ -138,6 +144,15 @@ func TestEgressBounds(t *testing.T) {
 	if got["connect:evil.test:443"] != "403" {
 		t.Errorf("after it: %q", got["connect:evil.test:443"])
 	}
+	refused := 0.0
+	w.Collect(edge.Emitter{Emit: func(s edge.Sample) {
+		if s.Name == "weir_egress_denied" && slices.Contains(s.Labels, edge.Header{Name: "reason", Value: "too_many"}) {
+			refused = s.Value
+		}
+	}})
+	if refused < 1 {
+		t.Error("no connection that was too many is counted")
+	}
 	for _, want := range []string{"HTTP_PROXY", "https_proxy", "ALL_PROXY"} {
 		if !strings.Contains(got["env"], want+"=http://127.0.0.1:3128") {
 			t.Errorf("%s in %s", want, got["env"])
@@ -150,10 +165,89 @@ func TestEgressBounds(t *testing.T) {
 	held := maxHeld
 	for deadline := time.Now().Add(5 * time.Second); held > streams && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		box.session.mu.Lock()
-		held = box.session.held
+		held = box.session.held + box.session.out
 		box.session.mu.Unlock()
 	}
 	if held != streams {
 		t.Errorf("%d descriptors are held", held)
+	}
+}
+
+// still is a wire of a helper that answers nothing, and hands over what a server connects.
+type still struct {
+	wire
+	over chan struct{}
+}
+
+func (w still) next() (link.Message, []int, error) {
+	<-w.over
+	return link.Message{}, nil, io.EOF
+}
+func (still) send(*link.Message) error { return nil }
+func (still) close()                   {}
+func (still) accepted(int, *link.Message, []int) (held, error) {
+	ours, theirs := net.Pipe()
+	_ = theirs.Close()
+	return &loose{Conn: ours}, nil
+}
+
+// loose is a connection that says when it is closed.
+type loose struct {
+	net.Conn
+	closed func()
+}
+
+func (c *loose) onClose(f func()) { c.closed = f }
+func (c *loose) Close() error {
+	if c.closed != nil {
+		c.closed()
+	}
+	return c.Conn.Close()
+}
+
+// served is a passage that keeps what it serves.
+type served chan net.Conn
+
+func (s served) Serve(c net.Conn)     { s <- c }
+func (served) Answer(_ []byte) []byte { return nil }
+func (served) Close()                 {}
+
+// TestWaysInAndOut: connections into a server, and its pipes, take nothing from its ways out, nor
+// these from those; all together are no more than may be.
+func TestWaysInAndOut(t *testing.T) {
+	w, way := still{over: make(chan struct{})}, make(served, maxHeld)
+	s := newSessionOver(w, "test", way, nil, nil)
+	defer func() { close(w.over); <-s.ended }()
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	dials := 0
+	dial := func() bool { // nobody answers it, so that it is held
+		_, err := s.dial(gone, 80)
+		return errors.Is(err, context.Canceled)
+	}
+	for dial() {
+		dials++
+	}
+	out := 0
+	for range maxHeld {
+		if err := s.outgoing(&link.Message{Kind: link.Accepted}, []int{1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.mu.Lock()
+	out = s.out
+	s.mu.Unlock()
+	if out != 513 || dials+out != maxHeld { // the proxy serves 512
+		t.Errorf("%d ways in and %d out", dials, out)
+	}
+	for range out { // what is closed can be had again, and nothing else
+		_ = (<-way).Close()
+	}
+	if s.mu.Lock(); s.out != 0 {
+		t.Errorf("%d ways out are held", s.out)
+	}
+	s.mu.Unlock()
+	if dial() {
+		t.Error("a way in is made of a way out")
 	}
 }

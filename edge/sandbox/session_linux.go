@@ -21,6 +21,11 @@ var errEOF = io.EOF
 // maxHeld is how many descriptors of one link the manager holds at a time.
 const maxHeld = 1024
 
+// maxOut is how many of them are connections out, where there is a way out: one more than it
+// serves, which it refuses and counts. The others are kept for pipes and connections into the
+// server, so that neither uses up what the other needs.
+const maxOut = maxHeld/2 + 1
+
 // maxText bounds a text of the helper's that is shown.
 const maxText = 500
 
@@ -37,7 +42,8 @@ type session struct {
 	last    uint32 // id that was given
 	waiting map[uint32]*question
 	procs   map[uint32]*Process
-	held    int
+	held    int    // but connections out
+	out     int    // connections out
 	reason  string // why it is being ended; "" for none
 	err     error  // why it ended
 	pid     int    // of the helper, as it sees itself
@@ -270,15 +276,19 @@ func (s *session) outgoing(m *link.Message, fds []int) error {
 		return err
 	}
 	s.mu.Lock()
-	room := s.held < maxHeld/2 // servers and dials have the rest
+	room := s.out < maxOut
 	if room {
-		s.held++
+		s.out++
 	}
 	s.mu.Unlock()
 	if !room {
 		return c.Close()
 	}
-	c.onClose(sync.OnceFunc(func() { s.release(1) }))
+	c.onClose(sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.out--
+	}))
 	go s.passage.Serve(c)
 	return nil
 }
@@ -467,15 +477,19 @@ func (s *session) send(m *link.Message) error {
 // release has been called n times.
 func (s *session) ask(ctx context.Context, m *link.Message, q *question, n int) (answer, error) {
 	q.answer = make(chan answer, 1)
+	most := maxHeld
+	if s.passage != nil {
+		most -= maxOut
+	}
 	s.mu.Lock()
 	switch {
 	case s.err != nil:
 		s.mu.Unlock()
 		<-s.ended // so that who is told so, sees that it has ended
 		return answer{}, s.err
-	case s.held+n > maxHeld:
+	case s.held+n > most:
 		s.mu.Unlock()
-		return answer{}, fmt.Errorf("%d descriptors of one sandbox are open: close some", s.held)
+		return answer{}, fmt.Errorf("%d descriptors of one sandbox are open: close some", most)
 	}
 	s.held += n
 	s.last++
