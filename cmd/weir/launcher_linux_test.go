@@ -291,6 +291,15 @@ func TestPackageRunnerFails(t *testing.T) {
 	if n := i.asked.Load(); n > 4 {
 		t.Errorf("the index was asked %d times", n)
 	}
+
+	// The installer is held by the profile, too.
+	held := strings.Replace(tiny("@weir/tiny", i.URL), "  env: [", `  permissionProfile: {type: builtin, name: none}
+  env: [{name: NPM_CONFIG_FETCH_RETRIES, value: "0"}, `, 1)
+	s = serveLocals(t, stateDir(t), held).up()
+	edgetest.Until(t, "what to do about the profile is said", func() bool {
+		return strings.Contains(s.text(), "ECONNREFUSED") && strings.Contains(s.text(), "the permission profile holds the installer, too: add the index, registry.npmjs.org or your own, to its allow_host")
+	})
+	s.stop()
 }
 
 // What npm fetches a package from may be a file, and with the profile none it can be nothing

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os/exec"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -288,16 +289,22 @@ func (l *launcher) runInstaller(ctx context.Context, again bool) error {
 	return nil
 }
 
-// advice is what to do about an index whose certificate is of an authority that only this
-// machine's own settings know: a server has none of its user's variables.
+// advice is what to do about an index that is not reached, since the profile holds the installer
+// as it does the server, or whose certificate is of an authority that only this machine's own
+// settings know: a server has none of its user's variables.
 func (l *launcher) advice(said []string) string {
+	variable, index := "NODE_EXTRA_CA_CERTS", "registry.npmjs.org"
+	if l.runner.Tool == "uvx" {
+		variable, index = "SSL_CERT_FILE", "pypi.org and files.pythonhosted.org"
+	}
+	unreached := regexp.MustCompile(`403 FORBIDDEN|EAI_AGAIN|ENOTFOUND|ECONNREFUSED|DNS ERROR|TUNNEL`)
 	for _, line := range said {
-		if line = strings.ToUpper(line); strings.Contains(line, "CERT") && (strings.Contains(line, "SELF") || strings.Contains(line, "ISSUER") || strings.Contains(line, "VERIFY")) {
-			variable := "NODE_EXTRA_CA_CERTS"
-			if l.runner.Tool == "uvx" {
-				variable = "SSL_CERT_FILE"
-			}
+		line = strings.ToUpper(line)
+		if strings.Contains(line, "CERT") && (strings.Contains(line, "SELF") || strings.Contains(line, "ISSUER") || strings.Contains(line, "VERIFY")) {
 			return ": name the file with the certificate of your authority in its environment, " + variable
+		}
+		if l.config.Network != sandbox.Host && unreached.MatchString(line) {
+			return ": the permission profile holds the installer, too: add the index, " + index + " or your own, to its allow_host, or run a program that is installed"
 		}
 	}
 	return ""

@@ -65,6 +65,34 @@ func launcherOf(t *testing.T, c sandbox.Config, script string) *launcher {
 	return l
 }
 
+// What is said of an index that a profile does not let the installer reach, and where nothing
+// keeps it from it.
+func TestAdvice(t *testing.T) {
+	for _, c := range []struct {
+		tool, line string
+		network    sandbox.Network
+		want       string
+	}{
+		{"npx", "npm error 403 403 Forbidden - GET https://registry.npmjs.org/tiny", sandbox.Profile, "registry.npmjs.org or your own, to its allow_host"},
+		{"npx", "npm error request to https://registry.npmjs.org/tiny failed, reason: getaddrinfo EAI_AGAIN registry.npmjs.org", sandbox.Closed, "registry.npmjs.org or"},
+		{"npx", "npm error code ENOTFOUND", sandbox.Profile, "registry.npmjs.org or"},
+		{"uvx", "  Caused by: dns error", sandbox.Closed, "pypi.org and files.pythonhosted.org or your own"},
+		{"uvx", "  Caused by: tunnel error: unsuccessful", sandbox.Profile, "pypi.org and"},
+		{"uvx", "  Caused by: invalid peer certificate: UnknownIssuer", sandbox.Profile, "SSL_CERT_FILE"},
+		{"npx", "npm error code ECONNREFUSED", sandbox.Host, ""},
+		{"npx", "npm error 404 Not Found - GET https://registry.npmjs.org/tiny", sandbox.Profile, ""},
+	} {
+		l, err := newLauncher(nil, sandbox.Config{Command: []string{c.tool, "tiny"}, Network: c.network}, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := l.advice([]string{"first", c.line}); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s, %q: %q; want %q", c.tool, c.line, got, c.want)
+		}
+		l.close()
+	}
+}
+
 // uvx installs by uv, once for all who come, also when who came first has left; the clock of
 // the first start is that of the installation, and one that fails is tried again.
 func TestUVX(t *testing.T) {
