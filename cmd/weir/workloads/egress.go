@@ -200,7 +200,7 @@ func (a *Commands) testEgress(ctx context.Context, w *compile.Workload, held str
 	switch {
 	case errors.As(err, &no):
 		no.Next = "" // it is said by itself
-		next := nextOf(no)
+		next := nextOf(no, &w.Profile)
 		say("refused: %s (profile %s)", no, profile)
 		if next != "" {
 			say("next: %s", next)
@@ -231,8 +231,8 @@ func orNone(network string) string {
 	return network
 }
 
-// nextOf is what would allow what was refused.
-func nextOf(no *egress.Refusal) string {
+// nextOf is what would allow what a profile refused.
+func nextOf(no *egress.Refusal, p *v1beta1.Profile) string {
 	switch no.Reason {
 	case egress.UnlistedHost:
 		if addr, err := netip.ParseAddr(no.Host); err == nil {
@@ -245,7 +245,11 @@ func nextOf(no *egress.Refusal) string {
 		}
 		return "add " + strconv.Quote(no.Host) + " to allow_host of the profile, and run the workload with it"
 	case egress.UnlistedPort:
-		return "add " + strconv.Itoa(no.Port) + " to allow_port of the profile, or run the workload with --egress-port " + strconv.Itoa(no.Port)
+		flag := "run the workload with --egress-port " + strconv.Itoa(no.Port)
+		if len(p.Network.Outbound.AllowPort) == 0 {
+			return flag // a list of that port alone would close 80 and 443
+		}
+		return "add " + strconv.Itoa(no.Port) + " to allow_port of the profile, or " + flag
 	case egress.PrivateAddress:
 		return "add its network to allow_host of the profile, such as \"10.1.2.0/24\""
 	case egress.Gateway:
