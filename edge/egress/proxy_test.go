@@ -1136,9 +1136,11 @@ func TestDials(t *testing.T) {
 	w := open(t, public, Options{})
 	w.p.times.dial = time.Second
 	var waiting atomic.Int64
+	full := make(chan struct{}) // until then none ends, however slow this machine is
+	end := sync.OnceFunc(func() { close(full) })
 	w.p.connector = func(ctx context.Context, _ netip.AddrPort) (net.Conn, error) {
 		waiting.Add(1)
-		defer waiting.Add(-1)
+		<-full
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
@@ -1147,6 +1149,7 @@ func TestDials(t *testing.T) {
 	all := []*Passage{w.g, w.p.Open(), w.p.Open()} // of which each has half
 	t.Cleanup(all[1].Close)
 	t.Cleanup(all[2].Close)
+	t.Cleanup(end)
 	for i := range maxDials {
 		w.g = all[i/maxDialsEach]
 		c := w.proxy()
@@ -1156,16 +1159,15 @@ func TestDials(t *testing.T) {
 			answers <- line
 		}()
 	}
-	for deadline := time.Now().Add(5 * time.Second); waiting.Load() != maxDials && time.Now().Before(deadline); {
-		time.Sleep(time.Millisecond)
-	}
-	began := time.Now()
+	fake.Until(t, "all places to be taken", func() bool { return waiting.Load() == maxDials })
 	w.g = all[2]
 	c := w.proxy()
 	_, _ = io.WriteString(c, connectTo("allowed.test:443"))
 	if line, err := bufio.NewReader(c).ReadString('\n'); status(line) != 503 || w.denied(TooMany) != 1 {
 		t.Errorf("%q %v", line, err)
 	}
+	began := time.Now()
+	end()
 	for range maxDials {
 		if line := <-answers; status(line) != 502 {
 			t.Errorf("%q", line)
