@@ -369,12 +369,9 @@ func (l *Logs) Add(text string) {
 			l.Dropped += len(text)
 			return
 		}
-		if len(line) > room {
-			for room > 0 && !utf8.RuneStart(line[room]) {
-				room--
-			}
-			l.Dropped += len(text) - room
-			line, more = line[:room], false
+		if kept := fitting(line, room); kept < len(line) {
+			l.Dropped += len(text) - kept
+			line, more = line[:kept], false
 		}
 		line = strings.ToValidUTF8(line, "\ufffd")
 		l.Lines = append(l.Lines, line)
@@ -384,4 +381,15 @@ func (l *Logs) Add(text string) {
 		}
 		text = rest
 	}
+}
+
+// fitting is how many bytes of a line there is room for. What is no character takes as much as
+// what stands in its place.
+func fitting(line string, room int) int {
+	for i, r := range line {
+		if room -= utf8.RuneLen(r); room < 0 {
+			return i
+		}
+	}
+	return len(line)
 }

@@ -151,6 +151,11 @@ func TestX11Prints(t *testing.T) {
 	if size := len(strings.Join(o.Logs, "\n")) + 1; size > scripting.MaxLogs || size < scripting.MaxLogs-2 || o.Dropped != 100*20000-len(strings.Join(o.Logs, "")) {
 		t.Errorf("%d bytes, %d dropped", size, o.Dropped)
 	}
+	// What is no character is counted as what stands in its place.
+	o = run(t, "print(('é'[:1] + 'a') * 32000)")
+	if size := len(strings.Join(o.Logs, "")) + 1; size > scripting.MaxLogs || size < scripting.MaxLogs-4 || o.Dropped != 64000-len([]rune(strings.Join(o.Logs, ""))) {
+		t.Errorf("no text: %d bytes, %d dropped", size, o.Dropped)
+	}
 	o = run(t, "s = 'a' * 8000000\nfor i in range(200): print(s)", func(r *scripting.Run) { r.Limits.Steps = 1 << 40 })
 	if o.Dropped < 1_500_000_000 || o.Error != nil {
 		t.Errorf("1.6 GB: %d dropped, %v", o.Dropped, o.Error)
@@ -240,6 +245,8 @@ func TestX26Parallel(t *testing.T) {
 			nested + "return parallel([f20, f20])":                                                                                         `[{"n":0},{"n":0}]`,
 			"xs = []\ndef f():\n  for i in range(10):\n    echo()\n    xs.append(i)\nparallel([f] * 20)\nreturn [len(xs), sorted(xs)[-1]]": `[200,9]`,
 			"def f(): return parallel([lambda: parallel([lambda: echo(n = 1)] * 3)] * 3)\nreturn len(str(parallel([f] * 30)))":             `2940`,
+			// A tree of 1,000 leaves: more children than there may be at once, each of which calls what its parents are within.
+			"def tree(n):\n  return sum(parallel([lambda: tree(n - 1)] * 10)) if n else echo(n = 1)['n']\ndef sum(l):\n  x = 0\n  for i in l: x += i\n  return x\nreturn tree(3)": `1000`,
 			"parallel([1])":           `error: 1:9: parallel: element 0 is int, want function`,
 			"parallel(3)":             `error: 1:9: parallel: for parameter 1: got int, want iterable`,
 			"parallel([lambda x: x])": `error: 1:21: function lambda missing 1 argument (x)`,

@@ -23,7 +23,7 @@ import (
 const (
 	maxCallables = 1000
 	maxNested    = 64  // parallel() within parallel()
-	maxChildren  = 256 // at once; beyond, a child runs on its parent's thread
+	maxChildren  = 256 // at once; beyond, a child runs on top of its parent, to its end
 )
 
 // taskKey is where a thread keeps its task.
@@ -277,10 +277,14 @@ func (t *task) parallel(callables []starlark.Callable) (starlark.Value, error) {
 	g := &group{parent: t, callables: callables, results: make([]starlark.Value, len(callables))}
 	for g.goesOn() {
 		if r.children >= maxChildren {
-			i := g.begun
-			g.begun++
-			v, err := starlark.Call(t.thread, g.callables[i], nil, nil)
-			g.done(i, v, err)
+			c, i := g.next()
+			c.begins = func() {
+				v, err := c.call(g.callables[i])
+				g.done(i, v, err)
+			}
+			r.steps = t.thread.Steps
+			c.begin() // a thread of its own: what its parent is within may be called again
+			t.take()
 			continue
 		}
 		g.begin()
@@ -300,13 +304,19 @@ func (g *group) goesOn() bool {
 	return g.begun < len(g.callables) && g.err == nil && g.parent.run.final == nil
 }
 
+// next makes the task of the next child.
+func (g *group) next() (c *task, i int) {
+	i, c = g.begun, g.parent.run.task(g.parent.depth+1)
+	c.ctx, c.local = g.parent.ctx, g.parent.local
+	g.begun++
+	return c, i
+}
+
 // begin starts children up to what may run at once.
 func (g *group) begin() {
 	r := g.parent.run
 	for g.goesOn() && g.live < r.limits.Parallel && r.children < maxChildren {
-		i, c := g.begun, r.task(g.parent.depth+1)
-		c.ctx, c.local = g.parent.ctx, g.parent.local
-		g.begun++
+		c, i := g.next()
 		g.live++
 		r.children++
 		c.begins = func() { g.child(c, i) }
