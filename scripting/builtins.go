@@ -13,6 +13,9 @@ import (
 func builtins(scope starlark.StringDict, names *Names) {
 	scope["print"] = starlark.NewBuiltin("print", printLine)
 	scope["fail"] = starlark.NewBuiltin("fail", fail)
+	scope[fnLacking] = starlark.NewBuiltin("operator", func(_ *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
+		return nil, lacking(string(args[0].(starlark.String)))
+	})
 	for _, name := range names.Ours {
 		scope[name] = own(name)
 	}

@@ -26,6 +26,8 @@ const (
 	fnSet    = hidden + "[]="   // x[k] = v
 	fnRight  = hidden + "right" // the right side of an assigning operator
 
+	fnLacking = hidden + "lacking" // fails, in the place of a value that is missing; of both engines
+
 	fnAt = hidden + "[]" // x[k] of x[k] %= v, and with an operator the rest of that
 )
 

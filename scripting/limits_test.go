@@ -60,6 +60,13 @@ func TestX01Steps(t *testing.T) {
 	}
 }
 
+// TestX01StepsOfOne holds that what looks at one element of many costs as one.
+func TestX01StepsOfOne(t *testing.T) {
+	if o := run(t, "s = set(range(10000))\nfor i in range(9000): s.pop()\nreturn len(s)"); told(o) != "1000" {
+		t.Error(told(o))
+	}
+}
+
 // TestX05World holds that there is no world outside.
 func TestX05World(t *testing.T) {
 	for _, name := range []string{"open", "time", "os", "env", "http", "random", "exec", "eval", "import_module", "struct", "module", "freeze"} {

@@ -90,7 +90,7 @@ func (m *meter) made(v starlark.Value, err error) (starlark.Value, error) {
 // key looks at what is to be hashed.
 func (m *meter) key(thread *starlark.Thread, v starlark.Value) error {
 	switch v.(type) {
-	case starlark.String, starlark.Tuple:
+	case starlark.String, starlark.Bytes, starlark.Tuple:
 		units, err := compared(v)
 		if err != nil {
 			return err

@@ -15,9 +15,9 @@ func isMethod(name string) bool { return slices.Contains(methodNames(), name) }
 func methodNames() []string {
 	return []string{
 		"add", "append", "capitalize", "codepoint_ords", "codepoints", "count", "difference", "discard", "elem_ords", "elems",
-		"endswith", "extend", "find", "format", "get", "index", "insert", "intersection", "issubset", "issuperset", "items",
-		"join", "keys", "lower", "lstrip", "partition", "pop", "remove", "replace", "rfind", "rindex", "rpartition", "rsplit",
-		"rstrip", "setdefault", "split", "splitlines", "startswith", "strip", "symmetric_difference", "title", "union", "update",
+		"endswith", "extend", "find", "format", "get", "index", "insert", "intersection", "isalnum", "isalpha", "isdigit", "islower",
+		"isspace", "issubset", "issuperset", "istitle", "isupper", "items", "join", "keys", "lower", "lstrip", "partition", "pop",
+		"remove", "removeprefix", "removesuffix", "replace", "rfind", "rindex", "rpartition", "rsplit", "rstrip", "setdefault", "split", "splitlines", "startswith", "strip", "symmetric_difference", "title", "union", "update",
 		"upper", "values",
 	}
 }
@@ -120,6 +120,12 @@ func (m *meter) before(thread *starlark.Thread, x starlark.Value, name string, a
 	case *starlark.Dict:
 		return m.dictMethod(thread, x, name, args)
 	case *starlark.Set:
+		if name == "pop" {
+			return nil // the first one, whatever else there is
+		}
+		if len(args)+len(named) == 0 && takesOne(name) {
+			return lacking(name)
+		}
 		if name == "add" || name == "discard" || name == "remove" {
 			if len(args) == 0 {
 				return nil
@@ -213,8 +219,13 @@ func (m *meter) textMethod(thread *starlark.Thread, s, name string, args starlar
 				n = words(s)
 			}
 			if len(args) > 1 {
-				if most, err := starlark.AsInt32(args[1]); err == nil && most >= 0 {
-					n = min(n, most+1)
+				if given, ok := args[1].(starlark.Int); ok {
+					switch most, ok := given.Int64(); {
+					case ok && most >= int64(n):
+						args[1] = starlark.MakeInt(n) // the language makes room for as many as are asked for
+					case ok && most >= 0 && (name == "split" || arg(0) == ""): // else it cuts all, and joins some again
+						n = int(most) + 1
+					}
 				}
 			}
 		}
@@ -236,6 +247,8 @@ func (m *meter) textMethod(thread *starlark.Thread, s, name string, args starlar
 		return m.work(thread, units*(1+len(s)/256))
 	case "upper", "lower", "title", "capitalize":
 		return m.fits(thread, len(s), 0)
+	case "isalnum", "isalpha", "isdigit", "islower", "isspace", "istitle", "isupper":
+		return m.work(thread, len(s)/4) // character by character
 	}
 	return m.work(thread, len(s)/16)
 }
@@ -255,9 +268,9 @@ func (m *meter) fields(format string, args starlark.Tuple, named []starlark.Tupl
 			}
 			field, rest, _ := strings.Cut(after, "}")
 			format = rest
-			name := field
-			if i := strings.IndexAny(field, "!:"); i >= 0 {
-				name = field[:i]
+			name, _, converted := strings.Cut(field, "!")
+			if !converted {
+				name, _, _ = strings.Cut(field, ":")
 			}
 			v := starlark.Value(nil)
 			if name == "" {
@@ -284,12 +297,15 @@ func (m *meter) fields(format string, args starlark.Tuple, named []starlark.Tupl
 	}
 }
 
+// number reads digits as the language does, also where there are too many for a number.
 func number(s string) (n int, ok bool) {
 	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' || n > 1<<20 {
+		if s[i] < '0' || s[i] > '9' {
 			return 0, false
 		}
-		n = n*10 + int(s[i]-'0')
+		if n = n*10 + int(s[i]-'0'); n < 0 {
+			return 0, false
+		}
 	}
 	return n, s != ""
 }
@@ -308,6 +324,28 @@ func words(s string) int {
 		}
 	}
 	return n
+}
+
+// takesOne reports whether a method takes one value and the interpreter, without it, breaks.
+func takesOne(name string) bool {
+	return slices.Contains([]string{"difference", "intersection", "issubset", "issuperset", "symmetric_difference"}, name)
+}
+
+// lacking is the error of such a method without its value.
+func lacking(name string) error { return fmt.Errorf("%s: got 0 arguments, want 1", name) }
+
+// lacks gives the calls of such methods without a value one that fails, in both engines. Only
+// sets have methods of these names.
+func lacks(f *syntax.File) {
+	syntax.Walk(f, func(n syntax.Node) bool {
+		if c, ok := n.(*syntax.CallExpr); ok && len(c.Args) == 0 {
+			if method, ok := unparen(c.Fn).(*syntax.DotExpr); ok && takesOne(method.Name.Name) {
+				name := &syntax.Literal{Token: syntax.STRING, TokenPos: c.Lparen, Value: method.Name.Name}
+				c.Args = []syntax.Expr{call(c.Lparen, fnLacking, name)}
+			}
+		}
+		return true
+	})
 }
 
 func (m *meter) listMethod(thread *starlark.Thread, x *starlark.List, name string, args starlark.Tuple) error {

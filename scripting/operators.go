@@ -231,6 +231,9 @@ func (m *meter) interpolated(thread *starlark.Thread, format string, x starlark.
 	size := len(format)
 	each := func(v starlark.Value, times int) error {
 		n, err := m.text(thread, v)
+		if _, float := v.(starlark.Float); float {
+			n += 300 // %d and %f write all its digits
+		}
 		size += n * times
 		return err
 	}
@@ -245,13 +248,16 @@ func (m *meter) interpolated(thread *starlark.Thread, format string, x starlark.
 		// Each name that is asked for, as often as it is.
 		rest := format
 		for {
-			_, after, ok := strings.Cut(rest, "%(")
+			_, after, ok := strings.Cut(rest, "%")
 			if !ok {
 				break
 			}
-			name, after, _ := strings.Cut(after, ")")
-			rest = after
-			if v, found, _ := x.Get(starlark.String(name)); found {
+			name, named := strings.CutPrefix(after, "(")
+			if named {
+				name, after, _ = strings.Cut(name, ")")
+			}
+			rest = after[min(1, len(after)):] // without the conversion, or the second of two %
+			if v, found, _ := x.Get(starlark.String(name)); named && found {
 				if err := each(v, 1); err != nil {
 					return err
 				}
@@ -308,19 +314,27 @@ func (m *meter) search(thread *starlark.Thread, x starlark.Value, in starlark.Se
 	if err != nil {
 		return err
 	}
-	if s, text := x.(starlark.String); text {
+	if s, text := raw(x); text {
 		if err := m.work(thread, in.Len()+each*16); err != nil || each <= 64 {
 			return err // few texts have its length
 		}
 		units := 0 // unless a long one is there many times
 		for v := range starlark.Elements(in) {
-			if other, ok := v.(starlark.String); ok && len(other) == len(s) {
+			if other, ok := raw(v); ok && len(other) == len(s) {
 				units += each
 			}
 		}
 		return m.work(thread, units)
 	}
 	return m.work(thread, in.Len()*each)
+}
+
+// raw is what a text or bytes are made of.
+func raw(v starlark.Value) (s string, ok bool) {
+	if b, ok := v.(starlark.Bytes); ok {
+		return string(b), true
+	}
+	return starlark.AsString(v)
 }
 
 // place is x[k] of x[k] %= v: what stood there before the right side was evaluated.

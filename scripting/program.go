@@ -124,6 +124,7 @@ func (p *Program) compile(scope *Scope, rewrite func(*syntax.File)) (prog *starl
 	if !p.whole {
 		wrap(f)
 	}
+	lacks(f)
 	if rewrite != nil {
 		rewrite(f)
 	}
@@ -250,7 +251,7 @@ func (p *Program) known(scope *Scope) *known {
 func (k *known) has(name string) bool {
 	n := &k.p.names
 	switch {
-	case name == "print" || name == "fail": // ours, and always there
+	case name == "print" || name == "fail" || name == fnLacking: // ours, and always there
 		return true
 	case slices.Contains(k.p.ours(), name):
 		if !slices.Contains(n.Ours, name) {

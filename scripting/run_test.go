@@ -127,13 +127,37 @@ func TestRun(t *testing.T) {
 		"return prnt":                                     "error: 1:8: undefined: prnt (did you mean print?)",
 		"return ech(1)":                                   "error: 1:8: undefined: ech (did you mean echo?)",
 		"return json.decode('[1, 2.5]')":                  "[1,2.5]",
+		"return range(-(1 << 63), (1 << 63) - 1)":         "error: result: more than 1000000 values",
 		"return math.floor(2.5)":                          "2",
-		"return list_tools()":                             `["break","echo","first","git-hub.search","hang"]`,
-		"return describe_tool('echo')":                    `{"description":"does echo"}`,
-		"while True: pass":                                "error: 1:1: too many steps (100000)",
+		`return [json.encode("a\x7f"), json.encode({"\\x7f\x7f": "é\x7f"}) == '{"\\\\x7f\x7f":"é\x7f"}', json.encode_indent("\x7f")]`: `["\"a` + "\x7f" + `\"",true,"\"` + "\x7f" + `\""]`,
+		`return json.decode(json.encode("\x7f\\x7f"))`:                              `"` + "\x7f" + `\\x7f"`,
+		"return json.encode_indent([1, {'a': []}], indent = '  ')":                  `"[\n  1,\n  {\n    \"a\": []\n  }\n]"`,
+		"json.encode_indent(len)":                                                   "error: 1:19: json.encode_indent: cannot encode builtin_function_or_method as JSON",
+		"json.encode_indent(1, x = 2)":                                              "error: 1:19: json.encode_indent: unexpected keyword argument \"x\"",
+		"return len(json.encode_indent([1] * 1000, prefix = '', indent = '\t'))":    "4002",
+		"return [json.encode((range(2), 'ab'.elems())), str([range(2)] * 20)[-9:]]": `["[[0,1],[\"a\",\"b\"]]","range(2)]"]`,
+		"return json.encode(range(400000))[-7:]":                                    "error: 1:19: json.encode: a value of more than 8 MiB",
+		"return json.encode([range(1000000)])":                                      "error: 1:19: json.encode: more than 1000000 values",
+		"return json.encode(range(-(1 << 63), (1 << 63) - 1))":                      "error: 1:19: json.encode: more than 1000000 values",
+		"return ['a b c'.rsplit(None, 1 << 40), 'a b  c'.rsplit(None, 1), 'a,b,c'.split(',', 1 << 62), 'a,b,c'.rsplit(',', 1)]": `[["a","b","c"],["a b","c"],["a","b","c"],["a,b","c"]]`,
+		"return 'a'.rsplit(None, 1 << 64)": "error: 1:18: rsplit: for parameter 2: 18446744073709551616 out of range (want value in signed 64-bit range)",
+		"return list_tools()":              `["break","echo","first","git-hub.search","hang"]`,
+		"return describe_tool('echo')":     `{"description":"does echo"}`,
+		"while True: pass":                 "error: 1:1: too many steps (100000)",
 	} {
 		if got := told(run(t, text)); got != want {
 			t.Errorf("%s\n got %s\nwant %s", text, got, want)
+		}
+	}
+	for _, name := range []string{"difference", "intersection", "issubset", "issuperset", "symmetric_difference"} {
+		for _, form := range []string{"return s.%s()", "return (s.%s)()", "f = s.%s; f()", "s.%s(*[])", "attempt(lambda: s.%s())", "attempt(s.%s)", "getattr(s, '%s')()", "parallel([lambda: s.%s()])"} {
+			text := "s = set([1])\n" + fmt.Sprintf(form, name)
+			if o := run(t, text); o.Error == nil || o.Error.Message != name+": got 0 arguments, want 1" || o.Error.Line != 2 || o.Error.Cause != scripting.Mistake {
+				t.Errorf("%s: %s, %+v", text, told(o), o.Error)
+			}
+		}
+		if got := told(run(t, "[]."+name+"()")); !strings.HasPrefix(got, "error: 1:3: list has no ."+name+" field or method") {
+			t.Error(got)
 		}
 	}
 	if o := run(t, "print('a', 1)\nprint('b\\nc')"); strings.Join(o.Logs, "|") != "a 1|b|c" {

@@ -302,7 +302,7 @@ func (e *encoder) text(s string) error {
 }
 
 func (e *encoder) begin(tag byte, n int) error {
-	if n > e.left {
+	if n > e.left || n < 0 { // of a range, more than can be counted
 		return errNodes
 	}
 	e.out = binary.LittleEndian.AppendUint32(append(e.out, tag), uint32(n))

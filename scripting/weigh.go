@@ -35,6 +35,7 @@ type weigher struct {
 	left  int // values
 	bytes int // of its text, at the most
 
+	json   bool   // bytes are those of its JSON text
 	cycles bool   // a value within itself is written as [...]
 	payer  *meter // of the walk, 4,096 values at a time; nil for a short one
 	thread *starlark.Thread
@@ -53,10 +54,10 @@ func (w *weigher) weigh(v starlark.Value, depth int) error {
 	var each func(yield func(starlark.Value) bool)
 	switch v := v.(type) {
 	case starlark.String:
-		w.bytes += quoted(string(v))
+		w.bytes += quoted(string(v), w.json)
 		return nil
 	case starlark.Bytes:
-		w.bytes += 1 + quoted(string(v))
+		w.bytes += 1 + quoted(string(v), false)
 		return nil
 	case starlark.Int:
 		w.bytes += 2 + bitLen(v)*3/10
@@ -81,12 +82,15 @@ func (w *weigher) weigh(v starlark.Value, depth int) error {
 				}
 			}
 		}
-	case starlark.Sequence:
-		if v.Type() == "range" {
-			w.left -= v.Len() // as JSON
+	case starlark.Iterable: // a range, or what elems() and the like return
+		if v.Type() == "range" && !w.json {
+			w.bytes += 64
+			return nil
 		}
-		w.bytes += 64
-		return nil
+		if n := starlark.Len(v); n > w.left || n < 0 && v.Type() == "range" { // more than can be counted
+			return errNodes
+		}
+		each = starlark.Elements(v)
 	default:
 		w.bytes += 64
 		return nil
@@ -132,14 +136,17 @@ func bitLen(n starlark.Int) int {
 	return n.BigInt().BitLen()
 }
 
-// quoted is how many bytes a text has when it is quoted, at the most.
-func quoted(s string) int {
-	n := 2
+// quoted is how many bytes a text has when it is quoted, at the most: by the language, or as JSON.
+func quoted(s string, json bool) int {
+	n, escaped := 2, 4
+	if json {
+		escaped = 6
+	}
 	for i := 0; i < len(s); {
 		if c := s[i]; c < utf8.RuneSelf {
 			switch i++; {
-			case c < ' ' || c == 0x7f:
-				n += 4
+			case c < ' ', c == 0x7f, json && (c == '<' || c == '>' || c == '&'):
+				n += escaped
 			case c == '"' || c == '\\':
 				n += 2
 			default:
@@ -150,7 +157,7 @@ func quoted(s string) int {
 		r, size := utf8.DecodeRuneInString(s[i:])
 		switch i += size; {
 		case size == 1:
-			n += 4
+			n += escaped
 		case unicode.IsPrint(r):
 			n += size
 		default:
@@ -165,7 +172,9 @@ func compared(v starlark.Value) (int, error) {
 	switch v := v.(type) {
 	case starlark.String:
 		return 1 + len(v)/16, nil
-	case starlark.Tuple, *starlark.List, *starlark.Dict, *starlark.Set:
+	case starlark.Bytes:
+		return 1 + len(v)/16, nil
+	case starlark.Iterable:
 		w := weigher{left: maxCompared}
 		if err := w.weigh(v, 0); err != nil {
 			return 0, errCompared

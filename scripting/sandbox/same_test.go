@@ -105,6 +105,10 @@ func TestDifferCalls(t *testing.T) {
 		"def f():\n  parallel([lambda: bad()])\nf()",
 		"print(1, 'a', [2], sep = '-')\nprint('a\\nb')\nreturn json.decode(json.encode({'a': [1, 2.5, None]}))",
 		"return json.decode('[1, 1e400]')", "return json.encode({'a': 1 << 100})", "return math.sqrt(2)",
+		"s = set([1])\ns.difference()", "s = set([1])\ns.intersection()", "s = set([1])\nreturn s.issubset()", "def f(s):\n  return s.issuperset()\nf(set())",
+		"parallel([lambda: set().symmetric_difference()])", "return set([1, 2]).difference([1])", "[].difference()",
+		"return range(-(1 << 63), (1 << 63) - 1)", "return [range(-(1 << 63), (1 << 63) - 1)]", "return json.encode(range(-(1 << 63), (1 << 63) - 1))",
+		"return [json.encode('\x7f'), json.encode({'\\\\x7f\x7f': 'é\x7f'}), json.encode_indent(['\x7f', range(2)])]", "json.encode_indent(len)",
 		"return 0.1 + 0.2", "return [1e21, 1e20, 1.0, 100000.0, 1e-7, 3.5e300]",
 	} {
 		p, err := scripting.Compile("script.star", text, s.scope())
