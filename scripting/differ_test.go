@@ -49,7 +49,8 @@ func TestDiffer(t *testing.T) {
 		}
 		if o.Error != nil {
 			failures++
-			if strings.HasPrefix(o.Error.Message, "a key or a side of a comparison") || strings.HasPrefix(o.Error.Message, "a value of more than") {
+			if strings.HasPrefix(o.Error.Message, "a key or a side of a comparison") || strings.HasPrefix(o.Error.Message, "a value of more than") ||
+				o.Error.Message == "too many steps (100000)" && want.Error == "" { // it counts what one step goes through, too
 				bounded++ // of the engine in process alone
 				continue
 			}
