@@ -186,6 +186,9 @@ func Parse(s Spec) (*Incoming, error) {
 		if s.Account != "" && s.Namespace == "" {
 			fault("namespace", "required with a service account")
 		}
+		if u, err := oauth.ParseURL(s.Resource, true); err == nil && (u.RawQuery != "" || u.ForceQuery) {
+			fault("resource", "it has a query, by which no metadata are found: leave that out")
+		}
 		if private(s.Resource) && !s.ResourceAllowPrivate {
 			fault("resource", "it names a private address, which needs protectedResourceAllowPrivateIP")
 		}
@@ -229,17 +232,22 @@ func private(text string) bool {
 	return err == nil && (addr.IsPrivate() || addr.IsLinkLocalUnicast() || addr.IsUnspecified())
 }
 
+// ResourceAt is what clients ask tokens for (RFC 8707) of a server that they reach at endpoint,
+// which stands in where the Spec names no URL; "" for unknown.
+func (s *Spec) ResourceAt(endpoint string) string {
+	for _, candidate := range []string{s.Resource, s.Audience, endpoint} {
+		if u, err := oauth.ParseURL(candidate, true); err == nil && u.RawQuery == "" {
+			return candidate
+		}
+	}
+	return ""
+}
+
 // At is the same authentication for a server that clients reach at endpoint, an
 // absolute URL such as https://edge.example.com/mcp, which stands in where the
 // Spec names no URL as its resource. Empty for unknown.
 func (t *Incoming) At(endpoint string) *Incoming {
-	at := &Incoming{spec: t.spec, own: t.own}
-	for _, candidate := range []string{t.spec.Resource, t.spec.Audience, endpoint} {
-		if u, err := oauth.ParseURL(candidate, true); err == nil && u.RawQuery == "" {
-			at.resource = candidate
-			break
-		}
-	}
+	at := &Incoming{spec: t.spec, own: t.own, resource: t.spec.ResourceAt(endpoint)}
 	if t.spec.Type != OIDC {
 		at.resource = ""
 	}

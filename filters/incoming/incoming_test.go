@@ -52,6 +52,8 @@ func TestParse(t *testing.T) {
 		"a private resource, allowed":      {func(s *incoming.Spec) { s.Resource, s.ResourceAllowPrivate = "https://10.0.0.1/mcp", true }, ""},
 		"a resource on this machine":       {func(s *incoming.Spec) { s.Resource = "http://127.0.0.1:4483/mcp" }, ""},
 		"a resource that is no URL":        {func(s *incoming.Spec) { s.Resource = "api" }, ""},
+		"a resource with a query":          {func(s *incoming.Spec) { s.Resource = "https://edge.example/mcp?tenant=1" }, "resource"},
+		"a resource with an empty query":   {func(s *incoming.Spec) { s.Resource = "https://edge.example/mcp?" }, "resource"},
 		"everything at once":               {func(s *incoming.Spec) { s.Issuer, s.JWKSURL, s.Scopes = "x", "y", []string{""} }, "issuer jwksURL scopes[0]"},
 		"what another type has no use for": {func(s *incoming.Spec) { s.Type, s.Issuer = incoming.Anonymous, "x" }, ""},
 	} {
