@@ -461,11 +461,14 @@ func TestResources(t *testing.T) {
 		c.Resources = []authserver.Resource{
 			{Server: "a", URL: "https://a.example", Audience: "api://a", Scopes: []string{"openid"}},
 			{Server: "b", URL: "https://b.example/mcp", Audience: "https://b.example/mcp", Scopes: []string{"openid", "email"}},
+			{Server: "c", URL: "https://d.example/mcp", Audience: "c", Scopes: []string{"openid"}}, // whose URL is the audience of another
+			{Server: "d", Audience: "https://d.example/mcp", Scopes: []string{"openid"}},
 		}
 	}})
 	client, _ := r.register(nil)
 	for asked, want := range map[string][]any{
 		"api://a": {"api://a"}, "https://a.example": {"api://a", "https://a.example"}, "https://a.example/": {"api://a", "https://a.example/"}, "https://b.example/mcp": {"https://b.example/mcp"},
+		"https://d.example/mcp": {"https://d.example/mcp"}, "c": {"c"},
 	} {
 		q := asking(client)
 		q.Set("resource", asked)

@@ -56,20 +56,23 @@ func origin(text string) string {
 }
 
 // resource finds the server that a client asks for a token for; nil for none. An empty name
-// is the only server that there is.
-func (c *Spec) resource(name string) *Resource {
+// is the only server that there is. A name is that of the server whose audience it is, before
+// one whose URL it is: as an audience it would open the former.
+func (c *Spec) resource(name string) (found *Resource) {
 	for i := range c.Resources {
-		r := &c.Resources[i]
-		if name == "" && len(c.Resources) == 1 || name != "" && (same(name, r.Audience) || same(name, r.URL)) {
+		switch r := &c.Resources[i]; {
+		case name == "" && len(c.Resources) == 1, same(name, r.Audience):
 			return r
+		case found == nil && same(name, r.URL):
+			found = r
 		}
 	}
-	return nil
+	return found
 }
 
 // same reports whether two resources are the same by bytes, but that an empty path is a slash
 // (RFC 3986 §6.2.3).
-func same(a, b string) bool { return a == b || slashed(a) == slashed(b) && a != "" && b != "" }
+func same(a, b string) bool { return a != "" && slashed(a) == slashed(b) }
 
 func slashed(text string) string {
 	_, rest, ok := strings.Cut(text, "://")

@@ -256,6 +256,9 @@ func (c *compiler) around(plan *Plan, s *Server, o *object, l *signIn) authserve
 	}
 	for _, one := range trusting {
 		if in := one.Incoming; in != nil && in.Type == incoming.OIDC && in.Issuer == l.spec.Issuer {
+			if one.Forwarded && in.ResourceAt("") == "" { // which anybody's header would say otherwise
+				c.fail(c.owners[one.Name], "spec.oidcConfigRef.resourceUrl", ReasonInvalid, "required, as audience is no URL: with spec.trustProxyHeaders clients are told of the URL that a header names, and tokens are issued for no such one")
+			}
 			r := authserver.Resource{Server: one.Name, Audience: in.Audience, URL: in.Resource, Required: in.Required}
 			if c.owners[one.Name].advertises() {
 				r.Scopes = slices.Clone(in.Scopes)

@@ -90,7 +90,7 @@ func (e *Edge) open(plan *compile.Plan, before *live) (_ *live, err error) {
 		if before != nil {
 			o.was = before.servers[p.Name]
 		}
-		o.issuer = o.signIn(plan)
+		o.issuer = o.signIn(plan, next.of)
 		s, release, err := o.open()
 		if err != nil {
 			return nil, fmt.Errorf("server %s: %w", p.Name, err)

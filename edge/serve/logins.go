@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/weir-edge/weir/edge"
@@ -25,17 +26,32 @@ type issuing struct {
 }
 
 // signIn is the authorization server of the plan that issues the tokens of this server's
-// clients; nil for none.
-func (o *opening) signIn(plan *compile.Plan) *issuing {
+// clients; nil for none. Whoever takes its tokens is at one of the doors.
+func (o *opening) signIn(plan *compile.Plan, doors map[string]*doorway) *issuing {
 	if o.plan.Incoming == nil || o.plan.Incoming.Type != incoming.OIDC {
 		return nil
 	}
 	for i := range plan.Servers {
 		if s := &plan.Servers[i]; s.AuthServer != nil && s.AuthServer.Issuer == o.plan.Incoming.Issuer {
-			return &issuing{Spec: s.AuthServer, Roots: s.Roots}
+			spec := *s.AuthServer
+			spec.Resources = slices.Clone(spec.Resources)
+			for i := range spec.Resources {
+				o.named(&spec.Resources[i], plan, doors)
+			}
+			return &issuing{Spec: &spec, Roots: s.Roots}
 		}
 	}
 	return nil
+}
+
+// named gives a server that takes the tokens the URL that its metadata name, since clients ask
+// for that one. No header of a request shapes it: it becomes an audience of a token.
+func (o *opening) named(r *authserver.Resource, plan *compile.Plan, doors map[string]*doorway) {
+	for _, p := range plan.Servers {
+		if at := doors[p.Name]; p.Name == r.Server && p.Incoming != nil && at != nil {
+			r.URL = p.Incoming.ResourceAt(at.base(o.edge.settings.TLSCert != "") + endpoint(p.Name, at.plan.Main == p.Name))
+		}
+	}
 }
 
 // readIssuer reads what the authorization server is made from.

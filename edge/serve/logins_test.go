@@ -183,3 +183,57 @@ func TestSignIn(t *testing.T) {
 		}
 	}
 }
+
+// TestSignInByEndpoint: servers whose audience is no URL, and that name no resourceUrl, tell clients
+// of their own URL, and tokens are issued for that: for the server at it alone, and for no URL of a
+// stranger.
+func TestSignInByEndpoint(t *testing.T) {
+	for _, external := range []string{"", "https://edge.example"} {
+		h, back := edgetest.NewHub(t, "hub"), edgetest.NewServer(t, edgetest.Modern)
+		yaml := strings.Replace(entrance(back, embedded("", h), `{type: unauthenticated}`), fmt.Sprintf(`audience: "%[1]s/mcp", resourceUrl: "%[1]s/mcp"`, loginIssuer), "audience: tools", 1) + `---
+apiVersion: weir.dev/v1beta1
+kind: VirtualMCPServer
+metadata: {name: second}
+spec:
+  groupRef: {name: tools}
+  incomingAuth: {type: oidc, oidcConfigRef: {name: own, audience: more}}
+  outgoingAuth: {source: discovered}
+  config:
+    aggregation: {conflictResolution: priority, conflictResolutionConfig: {priorityOrder: [back]}}
+`
+		e := edgetest.Start(t, yaml, loopback(), edgetest.Settings(func(s *serve.Settings) { s.DefaultServer, s.ExternalURL = "front", external }))
+		c, v := e.NewClient(), edgetest.NewVisitor(t, loginIssuer, e.Addr())
+		base := external
+		if base == "" {
+			base = "http://" + e.Addr()
+		}
+		all := map[string]string{"/mcp": "", "/servers/second/mcp": ""}
+		for path := range all {
+			m := regexp.MustCompile(`resource_metadata="https?://[^/]+([^"]+)"`).FindStringSubmatch(calls(c, path, "").Header.Get("WWW-Authenticate"))
+			if m == nil {
+				t.Fatalf("%s: no metadata", path)
+			}
+			resource, _ := v.Object(m[1], nil)["resource"].(string)
+			if resource != base+path {
+				t.Fatalf("%s: the metadata name %q", path, resource)
+			}
+			all[path] = v.SignIn(resource).Access
+		}
+		for path, token := range all {
+			for other := range all {
+				want := http.StatusUnauthorized
+				if path == other {
+					want = http.StatusOK
+				}
+				if r := calls(c, other, token); r.Status != want {
+					t.Errorf("the token for %s at %s: status %d: %s", path, other, r.Status, r.Body)
+				}
+			}
+		}
+		for _, stranger := range []string{"https://evil.example/mcp", base, base + "/servers/other/mcp"} {
+			if at, err := v.Walk(v.Asks(stranger), edgetest.VisitorCallback); err != nil || !strings.Contains(at, "error=invalid_target") {
+				t.Errorf("%s: %s, %v", stranger, at, err)
+			}
+		}
+	}
+}
