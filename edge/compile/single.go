@@ -87,7 +87,7 @@ func (c *compiler) single(o *object) (Server, Door) {
 	}
 	plan.Authz, plan.Point = c.allowed(o, field.NewPath("spec"), f.authz, f.authzRef)
 	plan.Store = c.stored(o, f.storage)
-	plan.Limits = c.limited(o, field.NewPath("spec", "rateLimiting"), f.limits, f.oidc != nil || f.external)
+	plan.Limits = c.limited(o, field.NewPath("spec", "rateLimiting"), f.limits, plan.Incoming != nil || f.oidc != nil)
 	if f.run != nil && f.run.WebhookConfigRef != nil {
 		const at = "spec.run.webhookConfigRef"
 		switch {

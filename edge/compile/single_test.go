@@ -188,6 +188,41 @@ func TestWorkloadsOverHTTP(t *testing.T) {
 	}
 }
 
+// A limit for each user needs users: a credential of the backend tells nobody apart. The user of
+// this host is one, and so is whoever shows a token that is exchanged.
+func TestLimitsForEachUser(t *testing.T) {
+	const (
+		limits   = "sessionStorage: {provider: kvstore, address: 'store.example.com:6379'}, rateLimiting: {perUser: {maxTokens: 1, refillPeriod: 1m}, tools: [{name: a, perUser: {maxTokens: 1, refillPeriod: 1m}}]}"
+		external = "externalAuthConfigRef: {name: %s}, "
+		kinds    = `---
+apiVersion: weir.dev/v1beta1
+kind: MCPExternalAuthConfig
+metadata: {name: key}
+spec: {type: headerInjection, headerInjection: {headerName: X-Key, valueSecretRef: {name: k, key: v}}}
+---
+apiVersion: weir.dev/v1beta1
+kind: MCPExternalAuthConfig
+metadata: {name: trade}
+spec: {type: tokenExchange, tokenExchange: {tokenUrl: "https://sts.example.com/t", audience: crm}}
+`
+	)
+	const at = "{image: npx, transport: streamable-http, "
+	doors := func(s *source.Set) { s.Doors = true }
+	for spec, want := range map[string]bool{
+		at + fmt.Sprintf(external, "key") + limits + "}":                                    false,
+		at + fmt.Sprintf(external, "trade") + limits + "}":                                  false,
+		at + fmt.Sprintf(external, "trade") + limits + ", run: {exchangeUnverified: true}}": true,
+	} {
+		plan, said := found(server(spec)+kinds, starting)
+		if refused := strings.Contains(said, "spec.rateLimiting.perUser: needs authentication") && strings.Contains(said, "spec.rateLimiting.tools[0].perUser: needs authentication"); (plan != nil) != want || refused == want {
+			t.Errorf("%s: served %v\n%s", spec, plan != nil, said)
+		}
+	}
+	if plan, said := found(server(at+fmt.Sprintf(external, "key")+limits+"}")+kinds, starting, doors); plan == nil || plan.Servers[0].Incoming == nil || plan.Servers[0].Incoming.Type != incoming.Local {
+		t.Errorf("at a door of its own: %s", said)
+	}
+}
+
 // A member of a group is reached through the server over it alone; what would keep its own
 // clients out is an error then, and not ignored.
 func TestMembersOfAGroup(t *testing.T) {
