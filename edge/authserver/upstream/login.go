@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -123,10 +124,7 @@ func (p *Provider) who(ctx context.Context, at *place, leg *Leg, t *Tokens, body
 
 // byIDToken is who the user of an ID token is, with what userinfo says beside.
 func (p *Provider) byIDToken(ctx context.Context, at *place, t *Tokens, claims oauth.Object, sub string, want bool) (who *Who, said oauth.Object, err error) {
-	claim := p.config.OIDCConfig.SubjectClaim
-	if claim == "" {
-		claim = "sub"
-	}
+	claim := cmp.Or(p.config.OIDCConfig.SubjectClaim, "sub")
 	who = &Who{Subject: name(claims[claim]), Name: plain(text(claims["name"])), Email: plain(text(claims["email"]))}
 	if want && who.Subject == "" {
 		return nil, nil, fmt.Errorf("ID token: %s: there is no such text", claim)
@@ -139,7 +137,7 @@ func (p *Provider) byIDToken(ctx context.Context, at *place, t *Tokens, claims o
 		return who, nil, nil
 	}
 	said, err = info.fetch(ctx, p.client, t.Access)
-	if err == nil && info.who(said).Subject != sub {
+	if err == nil && !info.agrees(said, sub, who.Subject) {
 		return nil, nil, errors.New("userinfo: its subject is another than that of the ID token")
 	}
 	if err != nil {

@@ -291,6 +291,64 @@ func TestSubjectClaim(t *testing.T) {
 	}
 }
 
+// TestMappedSubject has userinfo say who users are in a field of the operator's: what has a sub is
+// held against the ID token's all the same, at a login and where a refresh asks again.
+func TestMappedSubject(t *testing.T) {
+	f := newFake(t)
+	f.claims = func(c map[string]any) { c["oid"] = "o-1" }
+	mapped := func(claim string, fields ...string) *upstream.Provider {
+		return f.open(t, f.oidc(func(o *v1beta1.OIDCUpstream) {
+			o.SubjectClaim = claim
+			o.UserInfoOverride = &v1beta1.UserInfo{EndpointURL: f.URL + "/userinfo", FieldMapping: &v1beta1.UserInfoFields{SubjectFields: fields}}
+		}), nil, nil)
+	}
+	byOID, byID := mapped("oid", "oid", "sub"), mapped("", "id")
+	for _, one := range []struct {
+		p       *upstream.Provider
+		said    string
+		subject string // "" for no login
+	}{
+		{byOID, `{"sub":"alice","oid":"o-1"}`, "o-1"},
+		{byOID, `{"sub":"alice","oid":"o-2"}`, "o-1"},
+		{byOID, `{"oid":"o-1"}`, "o-1"},
+		{byOID, `{"oid":"alice"}`, "o-1"},
+		{byOID, `{"sub":"eve","oid":"o-1"}`, ""},
+		{byOID, `{"sub":"o-1","oid":"o-1"}`, ""},
+		{byOID, `{"sub":"","oid":"o-1"}`, ""},
+		{byOID, `{"sub":null,"oid":"o-1"}`, ""},
+		{byOID, `{"oid":"o-2"}`, ""},
+		{byOID, `{}`, ""},
+		{byID, `{"sub":"alice","id":4711}`, "alice"},
+		{byID, `{"id":"alice"}`, "alice"},
+		{byID, `{"id":4711}`, ""},
+		{byID, `{"sub":"eve","id":"alice"}`, ""},
+	} {
+		f.spoils("/userinfo", say(200, one.said))
+		_, who, err := f.login(t, one.p)
+		if (err == nil) != (one.subject != "") || err == nil && who.Subject != one.subject {
+			t.Errorf("a login with %s: %+v, %v", one.said, who, err)
+		}
+
+		// The refresh has no ID token, so that userinfo alone says whose it is.
+		f.spoils("/userinfo", say(200, `{"sub":"alice"}`))
+		tokens, _, err := f.login(t, one.p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.spoils("/userinfo", say(200, one.said))
+		f.set(func() {
+			f.tokens = func(a map[string]any) { delete(a, "id_token") }
+			tokens.Refresh = edge.Secret(f.valid)
+		})
+		_, err = one.p.Refresh(t.Context(), tokens, func(*upstream.Tokens) error { return nil })
+		f.set(func() { f.tokens = nil })
+		var gone *upstream.Gone
+		if errors.As(err, &gone) != (one.subject == "") || one.subject != "" && err != nil {
+			t.Errorf("a refresh with %s: %v", one.said, err)
+		}
+	}
+}
+
 // TestUserInfo is A13 and the ways of userinfo.
 func TestUserInfo(t *testing.T) {
 	f := newFake(t)

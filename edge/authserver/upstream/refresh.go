@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/url"
@@ -157,15 +158,20 @@ func (p *Provider) same(ctx context.Context, at *place, t, old *Tokens, body []b
 			return other
 		}
 	}
-	if p.config.Claims && p.userInfo != nil && id == nil {
+	fresh := id != nil
+	if !fresh && t.ID != "" {
+		id, _ = oauth.Claims(t.ID) // it was judged when it came
+	}
+	if p.config.Claims && p.userInfo != nil && !fresh {
 		said, err := p.userInfo.fetch(ctx, p.client, t.Access)
-		if err == nil && old.Subject != "" && p.userInfo.who(said).Subject != old.Subject {
+		agrees := p.userInfo.who(said).Subject == old.Subject
+		if p.published != nil {
+			agrees = p.userInfo.agrees(said, old.Subject, name(id[cmp.Or(p.config.OIDCConfig.SubjectClaim, "sub")]))
+		}
+		if err == nil && old.Subject != "" && !agrees {
 			return other
 		}
 		info = said // nil after an error: then policies know nothing of the user
-	}
-	if id == nil && t.ID != "" {
-		id, _ = oauth.Claims(t.ID) // it was judged when it came
 	}
 	p.read(ctx, t, id, info)
 	return nil

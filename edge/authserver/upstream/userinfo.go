@@ -81,6 +81,17 @@ func (u *userInfo) who(o oauth.Object) *Who {
 	return &Who{Subject: first(u.subject), Name: plain(first(u.name)), Email: plain(first(u.email))}
 }
 
+// agrees reports whether an answer is about the user of an ID token: by its sub, to the byte
+// (OpenID Connect Core §5.3.2); without one, by the field that says who users are there, which
+// is sub or subject, the claim that the configuration takes for it.
+func (u *userInfo) agrees(o oauth.Object, sub, subject string) bool {
+	if own, has := o["sub"]; has {
+		return sub != "" && name(own) == sub
+	}
+	who := u.who(o).Subject
+	return who != "" && (who == sub || who == subject)
+}
+
 // identity is where in the answer of a token endpoint the user is.
 type identity struct{ subject, name, email path }
 
