@@ -52,6 +52,9 @@ func (c *compiler) needs(o *object) []Need {
 		if g.up == nil || !g.up.secret || !strings.HasSuffix(g.pattern, ".name") || c.tables.find(o.ref.Kind, g.pattern).class != classServed {
 			continue
 		}
+		if under(g.pattern, "spec.sessionStorage") && o.text("spec.sessionStorage.provider") == string(v1beta1.SessionsInMemory) {
+			continue // nobody reads it
+		}
 		out = append(out, Need{
 			Index: o.index, Object: o.ref, Origin: o.Origin, Path: g.up.path,
 			Name: g.value, Key: o.text(g.up.path + ".key"),

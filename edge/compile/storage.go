@@ -25,26 +25,31 @@ func (c *compiler) store(o *object, s *v1beta1.VirtualMCPServer, config *v1beta1
 		provider, at = twin.Provider, "spec.config.sessionStorage"
 		out = Store{Address: twin.Address, DB: int(twin.DB), KeyPrefix: twin.KeyPrefix}
 	}
-	if provider != v1beta1.SessionsInKVStore {
-		return nil
-	}
-	return c.kept(o, at, out)
+	return c.kept(o, at, provider, out)
 }
 
 // stored plans where the sessions of a server of one backend are kept.
 func (c *compiler) stored(o *object, in *v1beta1.SessionStorage) *Store {
-	if in == nil || in.Provider != v1beta1.SessionsInKVStore {
+	if in == nil {
 		return nil
 	}
 	out := Store{Address: in.Address, DB: int(in.DB), KeyPrefix: in.KeyPrefix}
 	if in.PasswordRef != nil {
 		out.Password = &SecretKey{Name: in.PasswordRef.Name, Key: in.PasswordRef.Key}
 	}
-	return c.kept(o, "spec.sessionStorage", out)
+	return c.kept(o, "spec.sessionStorage", in.Provider, out)
 }
 
-// kept judges a store, which stands at a path of an object.
-func (c *compiler) kept(o *object, at string, out Store) *Store {
+// kept judges a store, which stands at a path of an object; nil for the memory of the process.
+func (c *compiler) kept(o *object, at string, provider v1beta1.SessionProvider, out Store) *Store {
+	if provider != v1beta1.SessionsInKVStore {
+		for _, name := range []string{".address", ".db", ".keyPrefix", ".passwordRef.name"} {
+			if provider == v1beta1.SessionsInMemory && o.byPath[at+name] != nil {
+				c.find(Warning, o, at+name, ReasonUnused, "not used: provider is %s, and sessions stay in the process; set it to %s", provider, v1beta1.SessionsInKVStore)
+			}
+		}
+		return nil
+	}
 	out.At, _ = v1beta1.ParseStoreAddress(out.Address) // the object was judged before
 	if err := kv.CheckKeyPrefix(out.KeyPrefix); err != nil {
 		c.fail(o, at+".keyPrefix", ReasonInvalid, "%v", err)
