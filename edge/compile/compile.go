@@ -51,6 +51,7 @@ func Compile(set Set) (*Plan, *Report) {
 
 	slices.SortStableFunc(c.report.Findings, func(a, b Finding) int { return a.Index - b.Index })
 	c.statuses()
+	c.told(plan)
 	if c.report.Needs = plan.Needs; c.report.Failed() || !c.whole() || c.partial() {
 		return nil, c.report
 	}

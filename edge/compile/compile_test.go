@@ -21,7 +21,8 @@ func TestMinimal(t *testing.T) {
 	}
 	want := Server{Name: "demo", Title: "demo", Group: "tools", Backends: []Backend{{
 		Name: "one", URL: "https://example.com/mcp", Transport: StreamableHTTP, Private: true, Timeout: 30 * time.Second, Metadata: map[string]string{"group": "tools"},
-	}}, Names: catalog.Bare(), Bare: true, Failure: Failure{Interval: 30 * time.Second, Timeout: 10 * time.Second, Threshold: 3, Report: 30 * time.Second}}
+	}}, Names: catalog.Bare(), Bare: true, Failure: Failure{Interval: 30 * time.Second, Timeout: 10 * time.Second, Threshold: 3, Report: 30 * time.Second},
+		Conditions: []Condition{{"GroupRefValidated", true, "GroupRefValid", ""}, {"AuthConfigured", true, "AuthValid", ""}}}
 	if len(plan.Servers) != 1 || !reflect.DeepEqual(plan.Servers[0], want) {
 		t.Errorf("got %+v, want %+v", plan.Servers, want)
 	}

@@ -195,6 +195,8 @@ func plan(t *testing.T, p *compile.Plan) string {
 		Older      bool             `json:"older,omitempty"`
 		Roots      string           `json:"roots,omitempty"`
 		AuthServer *authserver.Spec `json:"authServer,omitempty"`
+
+		Conditions []compile.Condition `json:"-"` // written beside those of all objects
 	}
 	if n := reflect.TypeFor[compile.Plan]().NumField(); n != 4 {
 		t.Fatalf("a plan has %d fields, and 4 are written", n)

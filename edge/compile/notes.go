@@ -130,6 +130,27 @@ func (c *compiler) statuses() {
 	}
 }
 
+// told gives the servers of a plan their conditions, but for Valid, which all have that are served.
+func (c *compiler) told(plan *Plan) {
+	of := map[*object][]Condition{}
+	for i, s := range c.report.Statuses {
+		of[c.objects[i]] = s.Conditions[1:]
+	}
+	for i := range plan.Servers {
+		s := &plan.Servers[i]
+		o := c.owners[s.Name]
+		s.Conditions = slices.Clone(of[o])
+		for _, l := range o.links {
+			for _, one := range of[l.to] {
+				one.Message = strings.TrimSuffix(l.to.ref.String()+": "+one.Message, ": ")
+				if !slices.Contains(s.Conditions, one) {
+					s.Conditions = append(s.Conditions, one)
+				}
+			}
+		}
+	}
+}
+
 // condition is true unless an error stands at or below path.
 func condition(errors []Finding, name, path, reason string) Condition {
 	out := Condition{Type: name, True: true, Reason: reason}

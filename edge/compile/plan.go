@@ -104,6 +104,7 @@ type Server struct {
 	Older      bool             // the address that is told is that of the older transport
 	AuthServer *authserver.Spec // its authorization server; nil for none
 	Roots      string           // file of certificates in PEM that its own requests trust besides those of the system; "" for none
+	Conditions []Condition      // of its object, and of those that it refers to, whose names their messages begin with
 }
 
 // Decides reports whether somebody is asked what clients may do.

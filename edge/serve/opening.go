@@ -212,6 +212,7 @@ func (o *opening) make() (s *server, err error) {
 	s = &server{
 		edge: e, log: o.log(), secrets: o.secrets, failure: p.Failure, outgoing: make(map[string]*outgoing.Spec),
 		prefix: p.Prefix, believes: p.Forwarded, ttl: p.SessionTTL, older: p.Older, trusts: o.trusts,
+		judged: p.Conditions, metadata: p.Metadata, about: make(map[string]map[string]string),
 	}
 	if p.Stateless {
 		s.stateless = &pooled{}
@@ -398,7 +399,7 @@ func (o *opening) openBackend(s *server, b backing) error {
 	}
 	s.Add(one)
 	s.personal = s.personal || one.Personal()
-	s.outgoing[b.Name] = b.Outgoing
+	s.outgoing[b.Name], s.about[b.Name] = b.Outgoing, b.Metadata
 	s.behind = append(s.behind, release)
 	if !o.choosing() {
 		return nil

@@ -68,6 +68,10 @@ type server struct {
 	store    *session.Store // the store of sessions and buckets; nil for the memory of the process
 	limits   *ratelimit.Part
 
+	judged   []compile.Condition          // what was found of its objects
+	metadata map[string]string            // that its configuration gives it
+	about    map[string]map[string]string // the same of the backends, by name
+
 	workflows []*workflow.Workflow // its composite tools
 	find      *finding             // what finds tools for clients; nil where they are listed
 }

@@ -58,6 +58,7 @@ func (served *server) status() status.Server {
 	s := status.Server{
 		Name:     served.Name,
 		URL:      served.url(),
+		Metadata: served.metadata,
 		Sessions: len(e.sessions.Of(served.Name)),
 		Streams:  e.sessions.Streams.Len(),
 		Inflight: e.inflight.Load(),
@@ -99,7 +100,7 @@ func (served *server) status() status.Server {
 		calls, failed, mean := b.Calls()
 		s.Calls += calls
 		one := status.Backend{
-			Name: now.Name, URL: now.URL, Status: string(now.Is()), Message: now.Message,
+			Name: now.Name, URL: now.URL, Metadata: served.about[b.Name], Status: string(now.Is()), Message: now.Message,
 			AuthType: served.outgoing[b.Name].Type(), AuthConfigRef: served.outgoing[b.Name].Name(),
 			LastHealthCheck: moment(now.Checked), ConsecutiveFailures: now.Failures,
 			CircuitBreakerState: string(now.Circuit), CircuitLastChanged: moment(now.CircuitChanged),
@@ -122,6 +123,13 @@ func (served *server) status() status.Server {
 	s.Phase, s.Message, s.BackendCount = string(now.Phase), now.Message, now.BackendCount
 	for _, c := range now.Conditions {
 		s.Conditions = append(s.Conditions, status.Condition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message})
+	}
+	for _, c := range served.judged {
+		is := "False"
+		if c.True {
+			is = "True"
+		}
+		s.Conditions = append(s.Conditions, status.Condition{Type: c.Type, Status: is, Reason: c.Reason, Message: c.Message})
 	}
 	s.Conditions = append(s.Conditions, served.ofComposites()...)
 	if c := served.ofEmbeddings(); c != nil {

@@ -6,10 +6,13 @@ import "time"
 
 // Server is the status of one server.
 type Server struct {
-	Name               string      `json:"name"`
-	Phase              string      `json:"phase"`
-	Message            string      `json:"message,omitempty"`
-	URL                string      `json:"url"`
+	Name    string `json:"name"`
+	Phase   string `json:"phase"`
+	Message string `json:"message,omitempty"`
+	URL     string `json:"url"`
+
+	Metadata map[string]string `json:"metadata,omitempty"` // that its configuration gives it; nil for none
+
 	BackendCount       int         `json:"backendCount"`
 	Conditions         []Condition `json:"conditions"`
 	DiscoveredBackends []Backend   `json:"discoveredBackends"`
@@ -42,9 +45,12 @@ type Condition struct {
 // Backend is an entry of status.discoveredBackends, with more that the edge
 // knows.
 type Backend struct {
-	Name                string     `json:"name"`
-	URL                 string     `json:"url"`
-	Status              string     `json:"status"`
+	Name   string `json:"name"`
+	URL    string `json:"url"`
+	Status string `json:"status"`
+
+	Metadata map[string]string `json:"metadata,omitempty"` // that its configuration gives it, and its group; nil for none
+
 	AuthType            string     `json:"authType,omitempty"`
 	AuthConfigRef       string     `json:"authConfigRef,omitempty"`
 	Message             string     `json:"message,omitempty"`

@@ -161,10 +161,24 @@ func writeServer(w io.Writer, s status.Server, now time.Time, since map[named]pa
 			return err
 		}
 	}
+	if err := writeList(w, "Advice:", advice(s.Conditions)); err != nil {
+		return err
+	}
 	if err := writeList(w, "Withheld or changed:", s.Withheld); err != nil || s.Reload == "" {
 		return err
 	}
 	return writeList(w, "The last reload changed nothing:", strings.Split(s.Reload, "\n"))
+}
+
+// advice is what conditions say that keep nothing from being served, and that somebody should know.
+func advice(all []status.Condition) (lines []string) {
+	for _, c := range all {
+		kind := c.Type == "IdentitySynthesized" || strings.HasSuffix(c.Type, "Warning") || strings.HasSuffix(c.Type, "Ignored")
+		if kind && c.Status == "True" {
+			lines = append(lines, c.Type+": "+c.Message)
+		}
+	}
+	return lines
 }
 
 // writeList writes lines under a title, nothing when there are none.

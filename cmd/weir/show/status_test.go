@@ -81,3 +81,21 @@ func TestFrame(t *testing.T) {
 		}
 	}
 }
+
+// What conditions advise is said to people; what they say of what is well is not.
+func TestStatusAdvises(t *testing.T) {
+	now := lookWith(time.Now())
+	now.Servers[0].Conditions = []status.Condition{
+		{Type: "GroupRefValidated", Status: "True", Reason: "GroupRefValid", Message: "well"},
+		{Type: "IdentitySynthesized", Status: "True", Message: "hub: users have no name"},
+		{Type: "AuthzUpstreamSelectionWarning", Status: "True", Message: "the first of several\x1b[31m"},
+		{Type: "AuthzPrimaryUpstreamProviderIgnored", Status: "False", Message: "well"},
+	}
+	var b strings.Builder
+	if err := Status(&b, now, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.String(); !strings.Contains(got, "Advice:\n  IdentitySynthesized: hub: users have no name\n  AuthzUpstreamSelectionWarning: the first of several") || strings.Contains(got, "well") || strings.Contains(got, "\x1b") {
+		t.Errorf("got %q", got)
+	}
+}

@@ -1,0 +1,87 @@
+package serve_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/serve"
+	"github.com/weir-edge/weir/edge/status"
+)
+
+// statusOf starts an edge of one server, and returns what it says of that.
+func statusOf(t *testing.T, yaml string) (s status.Server) {
+	t.Helper()
+	e := edgetest.Start(t, yaml, loopback(), edgetest.Settings(func(s *serve.Settings) { s.AdminListen = "127.0.0.1:0" }))
+	_, text := adminAsk(t, e.Serve.AdminAddr(), "GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return s
+}
+
+// TestStatusOfMetadata: what a configuration gives a server and its backends by metadata is in
+// /status, and the group of the backends with it.
+func TestStatusOfMetadata(t *testing.T) {
+	back := edgetest.NewServer(t, edgetest.Modern)
+	s := statusOf(t, fmt.Sprintf(`apiVersion: weir.dev/v1beta1
+kind: MCPGroup
+metadata: {name: tools}
+---
+apiVersion: weir.dev/v1beta1
+kind: VirtualMCPServer
+metadata: {name: front}
+spec:
+  groupRef: {name: tools}
+  incomingAuth: {type: anonymous}
+  config:
+    metadata: {team: crm}
+    backends: [{name: back, url: %q, transport: streamable-http, metadata: {owner: ada, group: another}}]
+`, back.URL))
+	if len(s.DiscoveredBackends) != 1 || fmt.Sprint(s.Metadata, s.DiscoveredBackends[0].Metadata) != "map[team:crm] map[group:tools owner:ada]" {
+		t.Errorf("%v, %+v", s.Metadata, s.DiscoveredBackends)
+	}
+}
+
+// TestStatusOfObjects: what was found of the object of a server, and of those that it refers to, is
+// among the conditions in /status.
+func TestStatusOfObjects(t *testing.T) {
+	corp, hub, back := edgetest.NewHub(t, "corp"), edgetest.NewHub(t, "hub"), edgetest.NewServer(t, edgetest.Modern)
+	has := func(yaml string, want ...status.Condition) {
+		t.Helper()
+		s := statusOf(t, yaml)
+		for _, c := range want {
+			if !slices.Contains(s.Conditions, c) {
+				t.Errorf("no %+v among %+v", c, s.Conditions)
+			}
+		}
+	}
+	const policy = `authzConfig: {type: inline, inline: {policies: ['permit(principal, action, resource);']}}, oidcConfigRef:`
+	has(strings.Replace(entrance(back, embedded("", corp, hub), `{type: unauthenticated}`), "oidcConfigRef:", policy, 1),
+		status.Condition{Type: "AuthServerConfigValidated", Status: "True", Reason: "AuthServerConfigValid"},
+		status.Condition{Type: "IdentitySynthesized", Status: "False", Reason: "AllUpstreamsHaveUserInfo"},
+		status.Condition{Type: "AuthzUpstreamSelectionWarning", Status: "True", Reason: "AuthzUpstreamAutoSelected", Message: "policies read the claims of corp, the first of several upstreams"},
+	)
+	has(fmt.Sprintf(`apiVersion: weir.dev/v1beta1
+kind: MCPRemoteProxy
+metadata: {name: one}
+spec:
+  remoteUrl: %q
+  transport: streamable-http
+  allowPrivateEndpoint: true
+  oidcConfigRef: {name: own, audience: "%[2]s/mcp", resourceUrl: "%[2]s/mcp"}
+  authServerRef: {kind: MCPExternalAuthConfig, name: login}
+---
+apiVersion: weir.dev/v1beta1
+kind: MCPExternalAuthConfig
+metadata: {name: login}
+spec: {type: embeddedAuthServer, embeddedAuthServer: %s}
+%s`, back.URL, loginIssuer, embedded(", primaryUpstreamProvider: hub", hub), ownProvider),
+		status.Condition{Type: "AuthServerRefValidated", Status: "True", Reason: "AuthServerRefValid"},
+		status.Condition{Type: "IdentitySynthesized", Status: "False", Reason: "AllUpstreamsHaveUserInfo", Message: "MCPExternalAuthConfig/login"},
+		status.Condition{Type: "AuthzPrimaryUpstreamProviderIgnored", Status: "True", Reason: "PrimaryUpstreamProviderIgnored", Message: "only policies of a VirtualMCPServer read the claims of an upstream"},
+	)
+}
