@@ -259,7 +259,7 @@ and its like use the one that this command made last.`,
 	f.StringVar(&o.Issuer, "issuer", "", "`URL` of the authorization server; without it the one that the server names")
 	f.StringVar(&o.AuthorizeURL, "authorize-url", "", "authorization endpoint `URL`, for an authorization server without metadata")
 	f.StringVar(&o.TokenURL, "token-url", "", "token endpoint `URL`, likewise")
-	f.StringVar(&o.Resource, "resource", "", "`URL` by which the authorization server knows the MCP server (RFC 8707); without it the one that the server names")
+	f.StringVar(&o.Resource, "resource", "", "`URI` by which the authorization server knows the MCP server (RFC 8707); without it the one that the server names")
 	f.StringVar(&o.ScopeParam, "scope-param-name", "", "`NAME` of the parameter that carries the scopes, where it is not scope")
 	f.IntVar(&o.CallbackPort, "callback-port", login.DefaultCallbackPort, "`PORT` of 127.0.0.1 that the browser comes back to; 0 for any")
 	f.BoolVar(&o.SkipBrowser, "skip-browser", false, "open no browser: print the page to open")

@@ -94,8 +94,8 @@ type RemoteAuth struct {
 	// +kubebuilder:default=scope
 	ScopeParamName string `json:"scopeParamName,omitempty"`
 
-	// Resource is what access is asked for (RFC 8707).
-	// +weir:form=url
+	// Resource is what access is asked for (RFC 8707): an absolute URI without a fragment.
+	// +weir:form=uri
 	Resource string `json:"resource,omitempty"`
 
 	// CallbackPort of 127.0.0.1 is where the browser comes back to.

@@ -377,7 +377,7 @@ var fieldRules = sync.OnceValue(func() map[string]map[string]rule {
 			"tokenUrl":       {form: "url"},
 			"scopes":         {form: "scope"},
 			"scopeParamName": {fallback: "\"scope\""},
-			"resource":       {form: "url"},
+			"resource":       {form: "uri"},
 			"callbackPort":   {fallback: "8666", low: new(int64(1)), high: new(int64(65535))},
 			"timeout":        {fallback: "\"30s\"", least: "1s"},
 		},

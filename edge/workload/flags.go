@@ -115,7 +115,7 @@ type Options struct {
 	RemoteAuthClientSecretFile string        `flag:"remote-auth-client-secret-file" theme:"Remote server" value:"FILE" field:"spec.run.remoteAuth.clientSecretPath" help:"the same, in a file, which is read again when it changes"`
 	RemoteAuthScopes           []string      `flag:"remote-auth-scopes" theme:"Remote server" value:"SCOPE" def:"openid,profile,email" lists:"comma" field:"spec.run.remoteAuth.scopes" help:"scopes to ask for; without it those that the server names, and of an issuer openid,profile,email"`
 	RemoteAuthScopeParam       string        `flag:"remote-auth-scope-param-name" theme:"Remote server" value:"NAME" field:"spec.run.remoteAuth.scopeParamName" help:"the parameter that they are asked for by"`
-	RemoteAuthResource         string        `flag:"remote-auth-resource" theme:"Remote server" value:"URL" field:"spec.run.remoteAuth.resource" help:"the resource that is asked for"`
+	RemoteAuthResource         string        `flag:"remote-auth-resource" theme:"Remote server" value:"URI" field:"spec.run.remoteAuth.resource" help:"the resource that is asked for (RFC 8707)"`
 	RemoteAuthCallbackPort     int           `flag:"remote-auth-callback-port" theme:"Remote server" value:"PORT" def:"8666" field:"spec.run.remoteAuth.callbackPort" help:"where the browser comes back"`
 	RemoteAuthSkipBrowser      bool          `flag:"remote-auth-skip-browser" theme:"Remote server" field:"spec.run.remoteAuth.skipBrowser" help:"print the URL and open no browser"`
 	RemoteAuthTimeout          time.Duration `flag:"remote-auth-timeout" theme:"Remote server" value:"DURATION" def:"30s" field:"spec.run.remoteAuth.timeout" help:"wait so long for the login"`
@@ -125,7 +125,7 @@ type Options struct {
 	RemoteForwardHeadersSecret []string      `flag:"remote-forward-headers-secret" theme:"Remote server" value:"NAME=SECRET" field:"spec.headerForward.addHeadersFromSecret" help:"send this header, whose value is a secret; may be repeated"`
 
 	TokenExchangeURL              string   `flag:"token-exchange-url" theme:"Token exchange" value:"URL" field:"MCPExternalAuthConfig spec.tokenExchange.tokenUrl" help:"exchange the token of a client here for one that the server takes (RFC 8693); without --oidc-… nobody verifies it first"`
-	TokenExchangeAudience         string   `flag:"token-exchange-audience" theme:"Token exchange" value:"AUDIENCE" field:"MCPExternalAuthConfig spec.tokenExchange.audience" help:"whom it is for"`
+	TokenExchangeAudience         string   `flag:"token-exchange-audience" theme:"Token exchange" value:"AUDIENCE" field:"MCPExternalAuthConfig spec.tokenExchange.audience" help:"whom it is for; needed with --token-exchange-url"`
 	TokenExchangeClientID         string   `flag:"token-exchange-client-id" theme:"Token exchange" value:"ID" field:"MCPExternalAuthConfig spec.tokenExchange.clientId" help:"as which client"`
 	TokenExchangeClientSecret     string   `flag:"token-exchange-client-secret" theme:"Token exchange" value:"SECRET" field:"MCPExternalAuthConfig spec.tokenExchange.clientSecretRef" help:"with what; a file keeps it off the command line"`
 	TokenExchangeClientSecretFile string   `flag:"token-exchange-client-secret-file" theme:"Token exchange" value:"FILE" field:"MCPExternalAuthConfig spec.tokenExchange.clientSecretRef" help:"the same, in a file"`

@@ -152,7 +152,8 @@ func TestManifestBad(t *testing.T) {
 		{url + " --remote-auth-issuer=https://a.example --remote-auth-bearer-token=t", CodeInvalid, "remote-auth-issuer", "bearer token"},
 		{url + " --remote-auth-callback-port=0", CodeInvalid, "remote-auth-callback-port", "1 to 65535"},
 		{url + " --remote-auth-timeout=0s", CodeInvalid, "remote-auth-timeout", "second"},
-		{url + " --remote-auth-resource=a", CodeInvalid, "remote-auth-resource", "URL"},
+		{url + " --remote-auth-resource=a", CodeInvalid, "remote-auth-resource", "URI"},
+		{url + " --remote-auth-resource=urn:example:crm#x", CodeInvalid, "remote-auth-resource", "fragment"},
 		{url + " --remote-auth=false --remote-auth-issuer=https://a.example", CodeInvalid, "remote-auth-issuer", "--remote-auth=false"},
 		{"--remote-auth-bearer-token=t", CodeInvalid, "remote-auth-bearer-token", "none at a URL"},
 		{url + " --remote-auth-bearer-token=t --remote-auth-bearer-token-file=two-lines", CodeInvalid, "remote-auth-bearer-token-file", "leave one out"},
@@ -328,6 +329,27 @@ func TestManifestNotes(t *testing.T) {
 		}
 		if strings.Contains(words, "API_TOKEN=x") && strings.Contains(strings.Join(said, ""), "=x") {
 			t.Errorf("a value is shown: %q", said)
+		}
+	}
+}
+
+// What a login asks for may be any absolute URI (RFC 8707), and is read again from either form of
+// export.
+func TestManifestResource(t *testing.T) {
+	for _, resource := range []string{"urn:example:crm", "api://crm"} {
+		m, err := lined(t, t.TempDir(), "https://a.example/mcp", "--name=crm", "--remote-auth-client-id=weir", "--remote-auth-resource="+resource)
+		if err != nil {
+			t.Fatalf("%s: %v", resource, err)
+		}
+		for _, format := range []string{FormatWeir, FormatRunConfig} {
+			written, _, err := Export(m.Manifest, format, ExportOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			again, _, err := Import(map[string]string{FormatWeir: "crm.yaml", FormatRunConfig: "crm.json"}[format], written)
+			if err != nil || !strings.Contains(string(again), "resource: "+resource) {
+				t.Errorf("%s as %s: %v\n%s", resource, format, err, again)
+			}
 		}
 	}
 }

@@ -282,6 +282,15 @@ func TestOptions(t *testing.T) {
 			t.Errorf("status %d, %v, %q", status, err, w.calls)
 		}
 	})
+	for resource, sound := range map[string]bool{
+		"urn:example:crm": true, "api://crm": true, "https://crm.example.com/?tenant=1": true,
+		"crm": false, "//crm.example.com": false, "urn:example:crm#x": false, "api://crm#": false, "https://crm.example.com/#": false, "https://me:mine@crm.example.com": false, "https:crm": false, "%": false,
+	} {
+		o := login.Options{URL: "https://mcp.example.com/mcp", Resource: resource}
+		if err := o.Check(); (err == nil) != sound || !sound && !strings.HasPrefix(err.Error(), "resource: ") {
+			t.Errorf("%s: %v", resource, err)
+		}
+	}
 	for name, o := range map[string]login.Options{
 		"URL":                 {URL: "ftp://x"},
 		"issuer":              {Issuer: "http://as.example.com"},

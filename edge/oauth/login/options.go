@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -110,8 +111,15 @@ func (o *Options) Check() error {
 		bad("URL: %v: give the https URL of an MCP server", err)
 	}
 	if o.Resource != "" {
-		if _, err := oauth.ParseURL(o.Resource, true); err != nil {
-			bad("resource: %v: give the URL by which the authorization server knows the MCP server", err)
+		u, err := url.Parse(o.Resource)
+		switch {
+		case err != nil || u.Scheme == "" || strings.Contains(o.Resource, "#"):
+			err = errors.New("it is no absolute URI without a fragment (RFC 8707)")
+		case u.Scheme == "https" || u.Scheme == "http":
+			_, err = oauth.ParseURL(o.Resource, true)
+		}
+		if err != nil {
+			bad("resource: %v: give the URI by which the authorization server knows the MCP server", err)
 		}
 	}
 	if (o.AuthorizeURL == "") != (o.TokenURL == "") && o.grant() == Code {
