@@ -68,3 +68,15 @@ func TestReadmeSettingsAreAccepted(t *testing.T) {
 		}
 	}
 }
+
+// Before the README of the project says weir for bin/weir, it says where a shell finds that.
+func TestReadmeSaysWhereWeirIs(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, _, there := strings.Cut(string(text), "\n$ weir ")
+	if !there || !strings.Contains(before, "install bin/weir ") || !strings.Contains(before, `export PATH="$PWD/bin:$PATH"`) {
+		t.Error("the first command that begins with weir comes before the words on PATH")
+	}
+}
