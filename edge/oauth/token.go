@@ -70,6 +70,7 @@ func NewTokenEndpoint(o TokenOptions) *TokenEndpoint {
 type TokenError struct {
 	Code   string // error of the answer, where RFC 6749, 8693, 8707 or OpenID Connect has it; else ""
 	Status int    // HTTP status of the answer; 0 for none
+	Said   bool   // the answer itself has the code: whatever stands before an endpoint may answer 401
 
 	kind  edge.Kind
 	cause error // nil where Code and Status say all
@@ -251,7 +252,11 @@ func (e *TokenEndpoint) refusal(answer *Response) error {
 	default:
 		code = ""
 	}
-	return e.fail(kind, answer.Status, code, nil)
+	err := e.fail(kind, answer.Status, code, nil)
+	if t := (*TokenError)(nil); errors.As(err, &t) {
+		t.Said = known
+	}
+	return err
 }
 
 // authenticate adds the authentication of the client to a request.

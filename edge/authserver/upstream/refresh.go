@@ -50,7 +50,7 @@ func (p *Provider) ask(ctx context.Context, at *place, form url.Values) (*Tokens
 	body, asked, err := p.at(at).Answer(ctx, form)
 	if err != nil {
 		var refusal *oauth.TokenError
-		if errors.As(err, &refusal) && refusal.Code == "invalid_client" && p.registrar != nil {
+		if errors.As(err, &refusal) && refusal.Code == "invalid_client" && refusal.Said && p.registrar != nil {
 			if err := p.registrar.forget(ctx, at.client); err != nil {
 				return nil, nil, err
 			}
@@ -192,4 +192,12 @@ func (t *Tokens) Due(now time.Time) (due, over bool) {
 	}
 	left := t.Expires.Sub(now)
 	return left < min(time.Minute, t.Expires.Sub(t.Issued)/10), left <= 0
+}
+
+// idEnded reports whether the ID token has ended since the tokens were issued; where a refresh
+// brought no other, it may have ended before.
+func (t *Tokens) idEnded(now time.Time) bool {
+	claims, _ := oauth.Claims(t.ID) // what is no JWT has no end
+	end, err := claims.Time("exp")
+	return err == nil && end.After(t.Issued) && !end.After(now)
 }

@@ -243,6 +243,15 @@ func TestRegistration(t *testing.T) {
 		t.Errorf("T31: the next login is by %s", query.Get("client_id"))
 	}
 
+	// A 401 that is no word of the provider says nothing of the client.
+	f.spoils("/token", say(http.StatusUnauthorized, planted))
+	if _, err = p.Refresh(t.Context(), tokens, func(*upstream.Tokens) error { return nil }); err == nil || errors.As(err, &gone) {
+		t.Errorf("a 401 of a proxy: %v", err)
+	}
+	if query, _ := f.send(t, p); query.Get("client_id") != "registered-1" {
+		t.Errorf("after that it is %s", query.Get("client_id"))
+	}
+
 	// The provider has forgotten the client: this refresh is over, and the next login registers.
 	f.spoils("/token", say(http.StatusUnauthorized, `{"error":"invalid_client"}`))
 	if _, err = p.Refresh(t.Context(), tokens, func(*upstream.Tokens) error { return nil }); !errors.As(err, &gone) {

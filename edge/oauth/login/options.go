@@ -57,6 +57,9 @@ type Options struct {
 	PrivateKeyFile    string      // PEM or JWK, by which the client proves itself (private_key_jwt), in place of a secret
 	ClientMetadataURL string      // https URL of a document about this installation, which is its client id where servers take such
 
+	// ReadClientSecret reads the secret for each request; nil for one that does not change.
+	ReadClientSecret func() (edge.Secret, error)
+
 	Scopes     []string // empty: those of the challenge, else of the resource, else, with Issuer, openid profile email
 	ScopeParam string   // name of the parameter that carries them to the authorization endpoint; scope when empty
 	Resource   string   // resource indicator (RFC 8707); that of the server's metadata when empty

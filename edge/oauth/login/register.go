@@ -136,6 +136,8 @@ func (c *client) secret(of Client) (edge.Secret, error) {
 		return "", nil
 	case c.options.ClientSecretFile != "":
 		return secretOf("client-secret-file", c.options.ClientSecretFile)
+	case c.options.ReadClientSecret != nil:
+		return c.options.ReadClientSecret()
 	}
 	return c.options.ClientSecret, nil
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
@@ -19,20 +20,27 @@ import (
 // handling: few retries).
 const maxTries = 3
 
+// renewPause is how long nobody tries to renew a login after that has failed.
+const renewPause = time.Second
+
 // Session gives the token for each request to one MCP server. It is safe for concurrent use.
 type Session struct {
 	client
 	store      *Store
 	unattended bool
 
-	mu    sync.Mutex
-	from  origin // of the token that was given out last
-	tries int    // logins since a token last worked
+	mu    sync.Mutex   // of whoever was refused, or logs in: one at a time
+	from  atomic.Int32 // the origin of the token that was given out last
+	tries atomic.Int32 // logins since a token last worked
+
+	turn   chan struct{} // holds a value while a login is renewed, which guards what follows
+	failed error         // why that failed last
+	quiet  time.Time     // until when nobody tries again
 }
 
 // origin is how far the token of a session was got: each is worth one more try when the
 // server refuses it.
-type origin uint8
+type origin = int32
 
 const (
 	found   origin = iota // it was kept, or has worked
@@ -50,7 +58,7 @@ func Open(o Options, store *Store, http *oauth.Client, unattended bool) (*Sessio
 		o.Timeout = DefaultTimeout
 	}
 	o.URL = Canonical(o.URL)
-	return &Session{client: client{options: o, http: http, dev: http.DevLoopback()}, store: store, unattended: unattended}, nil
+	return &Session{client: client{options: o, http: http, dev: http.DevLoopback()}, store: store, unattended: unattended, turn: make(chan struct{}, 1)}, nil
 }
 
 // KeptOptions are those of the login to a server that a store has, the first of several in the
@@ -84,25 +92,43 @@ func (s Settings) grant() Grant {
 }
 
 // Token returns the token for a request; "" where there is none, and the server may be asked
-// without. One that is about to end is renewed first, by one process at a time. The error is
-// for the user, and says what to do.
+// without. One that is about to end is renewed first, by one process at a time; while that fails
+// it is given as long as it is good. The error is for the user, and says what to do.
 func (s *Session) Token(ctx context.Context) (edge.Secret, error) {
 	if token, err := s.options.bearer(); token != "" || err != nil {
 		return token, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	k, _, err := s.kept()
 	if err != nil || k.Tokens.good(time.Now()) || k.Tokens.Refresh == "" {
 		return edge.Secret(k.Tokens.Access), err
 	}
-	return s.renew(ctx, k.Tokens.Access)
+	return s.renew(ctx, k.Tokens)
 }
 
-// renew trades the refresh token for a new access token, unless another process has done it
-// while this one waited for its turn: then the token is another than old. It returns "" where
-// somebody has to log in. s.mu is held.
-func (s *Session) renew(ctx context.Context, old string) (edge.Secret, error) {
+// renew has the login renewed: one call does it, and the others wait for that until ctx ends. What
+// failed is not tried again for a moment; the old token is given as long as it is good.
+func (s *Session) renew(ctx context.Context, old Tokens) (token edge.Secret, err error) {
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	if err = s.failed; !time.Now().Before(s.quiet) {
+		if token, err = s.trade(ctx, old.Access); err != nil && ctx.Err() == nil {
+			s.failed, s.quiet = err, time.Now().Add(renewPause)
+		}
+	}
+	if err != nil && old.Access != "" && time.Now().Before(old.Expires) {
+		return edge.Secret(old.Access), nil
+	}
+	return token, err
+}
+
+// trade trades the refresh token for a new access token, unless another process has done it
+// while this one waited: then the token is another than old. It returns "" where
+// somebody has to log in.
+func (s *Session) trade(ctx context.Context, old string) (edge.Secret, error) {
 	done, err := s.store.Turn(ctx, s.options.URL, s.options.settings())
 	if err != nil {
 		return "", err
@@ -112,8 +138,7 @@ func (s *Session) renew(ctx context.Context, old string) (edge.Secret, error) {
 	if err != nil {
 		return "", err
 	}
-	now := time.Now()
-	if k.Tokens.Access != old && k.Tokens.good(now) {
+	if k.Tokens.Access != old && k.Tokens.good(time.Now()) {
 		return edge.Secret(k.Tokens.Access), nil
 	}
 	if k.Tokens.Refresh == "" {
@@ -129,18 +154,16 @@ func (s *Session) renew(ctx context.Context, old string) (edge.Secret, error) {
 	var refusal *oauth.TokenError
 	switch {
 	case err == nil:
-		s.from = renewed
+		s.from.Store(renewed)
 		return edge.Secret(next.Tokens.Access), s.store.Put(ctx, next)
-	case errors.As(err, &refusal) && (refusal.Code == "invalid_grant" || refusal.Code == "invalid_client" || refusal.Code == "unauthorized_client"):
+	case errors.As(err, &refusal) && (refusal.Code == "invalid_grant" || refusal.Said && k.Client.How == registered && (refusal.Code == "invalid_client" || refusal.Code == "unauthorized_client")):
 		// What was kept is worth nothing: it is asked with once. A client that the server does
-		// not know any more is registered anew.
+		// not know any more is registered anew; one that the user gave may be right again as it is.
 		k.Tokens = Tokens{}
-		if refusal.Code != "invalid_grant" && k.Client.How == registered {
+		if refusal.Code != "invalid_grant" {
 			k.Client = Client{}
 		}
 		return "", s.store.Put(ctx, k)
-	case k.Tokens.Access != "" && now.Before(k.Tokens.Expires):
-		return edge.Secret(k.Tokens.Access), nil // it holds a little longer
 	}
 	return "", fmt.Errorf("renew the login: %w: try again, or log in anew with `%s`", told(err), s.options.settings().Command(s.options.URL))
 }
@@ -187,8 +210,8 @@ func (s *Session) again(ctx context.Context, challenge mcp.Challenge, more []str
 		return Kept{}, err
 	}
 	k.Main = old.Main || s.options.Main
-	s.from = fresh
-	s.tries++
+	s.from.Store(fresh)
+	s.tries.Add(1)
 	return k, s.store.Put(ctx, k)
 }
 
@@ -213,12 +236,12 @@ func (s *Session) Refused(ctx context.Context, status int, challenges []string, 
 		if k.Tokens.good(time.Now()) && k.Tokens.Access != string(token) {
 			return true, nil
 		}
-		if s.from == found && k.Tokens.Refresh != "" {
-			if next, err := s.renew(ctx, string(token)); err != nil || next != "" {
+		if s.from.Load() == found && k.Tokens.Refresh != "" {
+			if next, err := s.renew(ctx, k.Tokens); err != nil || next != "" {
 				return next != "" && next != token, err
 			}
 		}
-		if s.from == fresh && token != "" {
+		if s.from.Load() == fresh && token != "" {
 			return false, nil // it refuses what it has just been given for
 		}
 		why := "no login is kept"
@@ -244,7 +267,7 @@ func (s *Session) Refused(ctx context.Context, status int, challenges []string, 
 
 // more logs in once more, if anybody can.
 func (s *Session) more(ctx context.Context, challenge mcp.Challenge, scopes []string, why string) (bool, error) {
-	if s.tries >= maxTries {
+	if s.tries.Load() >= maxTries {
 		return false, nil
 	}
 	if s.unattended && s.options.grant() == Code {
@@ -259,11 +282,10 @@ func (s *Session) Needed(why string) error {
 	return &NeededError{s.options.URL, why, s.options.settings()}
 }
 
-// Worked is told that the server took a token.
+// Worked is told that the server took a token. It never waits.
 func (s *Session) Worked() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.from, s.tries = found, 0
+	s.from.Store(found)
+	s.tries.Store(0)
 }
 
 // Failure is the error of a request that has no token: its text is for the user, and says what

@@ -2,6 +2,7 @@ package login_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -15,7 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/oauth"
 	"github.com/weir-edge/weir/edge/oauth/login"
 )
 
@@ -132,8 +135,8 @@ func TestT30(t *testing.T) {
 	if _, err := get(t, s, w.url()); err == nil || !strings.Contains(err.Error(), "token_type") {
 		t.Errorf("error %v", err)
 	}
-	w.token = sound
-	if status, err := get(t, s, w.url()); status != 200 || err != nil {
+	w.token = sound // for another process: this one waits for a second
+	if status, err := get(t, w.open(store, nil), w.url()); status != 200 || err != nil {
 		t.Errorf("status %d, %v", status, err)
 	}
 	if got := w.renewals(); !slices.Equal(got, []string{"refresh-1", "refresh-2"}) {
@@ -370,4 +373,118 @@ func TestElsewhere(t *testing.T) {
 	if _, err := get(t, s, other.url()); err != nil || !slices.Equal(other.calls, []string{""}) {
 		t.Errorf("%v, %q", err, other.calls)
 	}
+}
+
+// TestTokenEndpointHangs holds that one renewal is under way for all, that who waits for it leaves
+// when it wants, and that what is still good is given: at once where a renewal has just failed.
+func TestTokenEndpointHangs(t *testing.T) {
+	w := newWorld(t)
+	store := storeOf(t)
+	client, err := oauth.New(oauth.Options{Reach: edge.Reach{DevLoopback: true}, Timeout: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	s, err := login.Open(login.Options{URL: w.url(), CallbackPort: login.AnyPort, Browse: browser, Timeout: edgetest.Patience}, store, client, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := s.Login(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	w.seen(func() { w.token = func(url.Values) (int, string) { <-over; return 503, "{}" } })
+	age(t, store, time.Now().Add(20*time.Second))
+	var all sync.WaitGroup
+	var ended atomic.Int32
+	for range 20 {
+		all.Go(func() {
+			token, err := s.Token(t.Context())
+			ended.Add(1)
+			if err != nil || string(token) != k.Tokens.Access {
+				t.Errorf("still good: %v", err)
+			}
+		})
+	}
+	edgetest.Until(t, "a renewal to begin", func() bool { return len(w.renewals()) > 0 })
+	s.Worked()
+	short, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Token(short); !errors.Is(err, context.Canceled) {
+		t.Errorf("who leaves: %v", err)
+	}
+	if n := ended.Load(); n != 0 {
+		t.Errorf("one waited for the renewal: %d calls have ended", n)
+	}
+	all.Wait()
+	if token, err := s.Token(t.Context()); err != nil || string(token) != k.Tokens.Access {
+		t.Errorf("after a failure: %v", err)
+	}
+	if n := len(w.renewals()); n != 1 {
+		t.Errorf("%d renewals", n)
+	}
+}
+
+// TestUnsaidRefusals holds that a login and its registration outlive a 401 of something that stands
+// before the authorization server, and a client that the user gave any 401.
+func TestUnsaidRefusals(t *testing.T) {
+	for name, one := range map[string]struct {
+		change func(*login.Options)
+		status int
+		text   string
+	}{
+		"a page of a proxy":           {nil, 401, "<html>log in to the proxy</html>"},
+		"JSON of a proxy":             {nil, 401, `{"error":"proxy_authentication"}`},
+		"another secret for a moment": {func(o *login.Options) { o.ClientID, o.ClientSecret = "given", "secret" }, 401, `{"error":"invalid_client"}`},
+		"another right for a moment":  {func(o *login.Options) { o.ClientID, o.ClientSecret = "given", "secret" }, 400, `{"error":"unauthorized_client"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			store := storeOf(t)
+			if _, err := w.open(store, one.change).Login(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			age(t, store, time.Now().Add(-time.Minute))
+			before, _ := store.List()
+			sound := w.token
+			w.seen(func() { w.token = func(url.Values) (int, string) { return one.status, one.text } })
+			if _, err := w.open(store, one.change).Token(t.Context()); err == nil || !strings.Contains(err.Error(), "try again") {
+				t.Errorf("error %v", err)
+			}
+			if after, err := store.List(); err != nil || len(after) != 1 || after[0].Tokens.Refresh != before[0].Tokens.Refresh || after[0].Client != before[0].Client {
+				t.Errorf("the login is gone: %v", err)
+			}
+			w.seen(func() { w.token = sound })
+			if status, err := get(t, w.open(store, one.change), w.url()); status != 200 || err != nil || len(w.authorized) != 1 {
+				t.Errorf("after that: status %d, %v, %d logins", status, err, len(w.authorized))
+			}
+		})
+	}
+}
+
+// TestClientSecretIsReadAnew holds that a client secret that changes is used by the next request.
+func TestClientSecretIsReadAnew(t *testing.T) {
+	w := newWorld(t)
+	w.metadata = func(doc map[string]any) {
+		doc["token_endpoint_auth_methods_supported"] = []string{"client_secret_post"}
+	}
+	store, secret := storeOf(t), "first"
+	s := w.open(store, func(o *login.Options) {
+		o.ClientID, o.ReadClientSecret = "given", func() (edge.Secret, error) { return edge.Secret(secret), nil }
+	})
+	if _, err := s.Login(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	secret = "second"
+	age(t, store, time.Now().Add(-time.Minute))
+	if status, err := get(t, s, w.url()); status != 200 || err != nil {
+		t.Errorf("status %d, %v", status, err)
+	}
+	w.seen(func() {
+		if len(w.forms) != 2 || w.forms[0].Get("client_secret") != "first" || w.forms[1].Get("client_secret") != "second" {
+			t.Errorf("%d requests, and not with the secret of the moment", len(w.forms))
+		}
+	})
 }
