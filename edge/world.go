@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -30,6 +31,12 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // LogValue is String, for log/slog.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+// Trimmed is the secret without one line break at its end, which editors leave in files and
+// which is no part of it.
+func (s Secret) Trimmed() Secret {
+	return Secret(strings.TrimSuffix(strings.TrimSuffix(string(s), "\n"), "\r"))
+}
 
 // Store keeps small values with a lifetime, for one edge or for all replicas
 // of it. It is safe for concurrent use. An error says that the store could not
@@ -89,10 +96,10 @@ type Upstreams interface {
 	// renewed. What is of one principal is never returned for another, and who is not nil.
 	Upstream(ctx context.Context, who *Identity, provider string) (access, id Secret, err error)
 
-	// Refused tells that a backend did not take an access token of Upstream, which may return
-	// another after that. An error of kind Unauthenticated says that there will be no other
-	// until who signs in again.
-	Refused(ctx context.Context, who *Identity, provider string, access Secret) error
+	// Refused tells that a backend, or whoever makes credentials of it, did not take a token of
+	// Upstream, which may return another after that. An error of kind Unauthenticated says that
+	// there will be no other until who signs in again.
+	Refused(ctx context.Context, who *Identity, provider string, token Secret) error
 }
 
 // Nobody is Upstreams of which nobody has signed in: what credentials are judged with before

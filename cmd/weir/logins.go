@@ -35,9 +35,16 @@ func (a *app) openLogin(l serve.Login, env edge.Env) (*edge.Credential, error) {
 	}
 	o := auth.OptionsOf(l.URL, &l.How)
 	if r := l.How.ClientSecretRef; r != nil {
-		if o.ClientSecret, err = env.Secrets.Secret(context.Background(), r.Name, r.Key); err != nil {
+		o.ReadClientSecret = func() (edge.Secret, error) {
+			value, err := env.Secrets.Secret(context.Background(), r.Name, r.Key)
+			if err != nil {
+				return "", fmt.Errorf("spec.run.remoteAuth.clientSecretRef: %w", err)
+			}
+			return value.Trimmed(), nil
+		}
+		if _, err := o.ReadClientSecret(); err != nil { // found out at once, not at the first renewal
 			client.Close()
-			return nil, fmt.Errorf("spec.run.remoteAuth.clientSecretRef: %w", err)
+			return nil, err
 		}
 	}
 	s, err := login.Open(o, store, client, true)
@@ -111,7 +118,7 @@ func (a *app) clientSecret(ctx context.Context, r *v1beta1.SecretRef, given []wo
 	if err != nil && locked != nil {
 		return "", locked
 	}
-	return value, err
+	return value.Trimmed(), err
 }
 
 // wantsLogin reports whether an error is that somebody has to log in.

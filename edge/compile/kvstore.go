@@ -27,7 +27,7 @@ func KVStore(ctx context.Context, s *v1beta1.KVStore, secrets edge.Secrets) (add
 		if fault != nil {
 			err = fmt.Errorf("%s: %w", name, fault)
 		}
-		return value
+		return value.Trimmed()
 	}
 	o = kv.Options{Addresses: []string{s.Addr}, Dial: s.DialTimeout.Std(), Read: s.ReadTimeout.Std(), Write: s.WriteTimeout.Std()}
 	o.Timeout = max(o.Read, o.Write)

@@ -5,7 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/edgetest/fake"
 	"github.com/weir-edge/weir/edge/kv"
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
@@ -26,5 +28,16 @@ func TestServiceOfSentinels(t *testing.T) {
 	_, _, err := compile.KVStore(t.Context(), store(&v1beta1.SentinelService{Name: "nobody", Namespace: "invalid"}), nil)
 	if err == nil || !strings.Contains(err.Error(), "sentinelConfig.sentinelService: only in a cluster: nobody knows the name nobody.invalid.svc") {
 		t.Error(err)
+	}
+}
+
+// TestStorePasswordsOfFiles: one line break at the end of a password, which editors leave in files,
+// is not part of it.
+func TestStorePasswordsOfFiles(t *testing.T) {
+	for kept, want := range map[edge.Secret]edge.Secret{"pass": "pass", "pass\n": "pass", "pass\r\n": "pass", "pass\n\n": "pass\n", " pass ": " pass "} {
+		s := &v1beta1.KVStore{Addr: "localhost:1", ACLUserConfig: &v1beta1.ACLUserConfig{PasswordSecretRef: v1beta1.SecretRef{Name: "as", Key: "password"}}}
+		if _, o, err := compile.KVStore(t.Context(), s, fake.Keep(map[string]edge.Secret{"as/password": kept})); err != nil || o.Password != want {
+			t.Errorf("%q: %q, %v", string(kept), string(o.Password), err)
+		}
 	}
 }

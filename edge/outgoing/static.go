@@ -152,7 +152,7 @@ func (o *opened) current(ctx context.Context) (*made, error) {
 func (h *header) line(value edge.Secret) (edge.Secret, error) {
 	text := string(value)
 	if h.env != "" || h.ref.Name != "" {
-		text = strings.TrimSuffix(strings.TrimSuffix(text, "\n"), "\r")
+		text = string(value.Trimmed())
 	}
 	what := unfit(text)
 	if what == "" && h.bearer && strings.ContainsAny(text, " \t") {

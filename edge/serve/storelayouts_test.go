@@ -25,7 +25,7 @@ func before(t *testing.T, back *edgetest.Server, calls int, storage string, opti
 	t.Helper()
 	key := stateKey(t)
 	yaml := strings.Replace(edgetest.Object("edgetest", back), "  config:\n", "  "+storage+"\n  config:\n    rateLimiting: {tools: [{name: echo, shared: "+bucket(calls)+"}]}\n", 1) +
-		"---\napiVersion: v1\nkind: Secret\nmetadata: {name: redis}\nstringData: {password: s3cret-pass, wrong: s3cret-wrong}\n"
+		"---\napiVersion: v1\nkind: Secret\nmetadata: {name: redis}\nstringData: {password: \"s3cret-pass\\n\", wrong: s3cret-wrong}\n" // with the line break of an editor
 	options = append([]edgetest.Option{patient, edgetest.Settings(func(s *serve.Settings) { s.StateKeyFile = key })}, options...)
 	e := edgetest.Start(t, yaml, options...)
 	return &front{Edge: e, back: back, client: e.NewClient()}

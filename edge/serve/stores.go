@@ -38,6 +38,7 @@ func (o *opening) sharing() (_ *sharing, err error) {
 		if to.Password, err = o.secrets.Secret(context.Background(), key.Name, key.Key); err != nil {
 			return nil, fmt.Errorf("passwordRef: %w", err)
 		}
+		to.Password = to.Password.Trimmed()
 	}
 	to.Timeout, to.Log = e.settings.StoreTimeout, e.log
 	if size := relaySize(e.settings); size > 16<<20 { // what a store takes by itself is less

@@ -54,6 +54,7 @@ func (d *Doctor) store(ctx context.Context, p compile.Store, s settings.Settings
 		if o.Password, err = secrets.Secret(ctx, p.Password.Name, p.Password.Key); err != nil {
 			return edge.Problem(edge.ClassSecret, "put the value into one of the places, or correct the reference", "%v", err)
 		}
+		o.Password = o.Password.Trimmed()
 	}
 	o.SentinelUser, o.SentinelPassword = d.SentinelUser, d.SentinelPassword
 	if o.TLS && s.StoreCA != "" {
