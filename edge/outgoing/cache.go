@@ -19,6 +19,7 @@ const (
 	maxWaiting  = 16384    // calls that wait for a credential
 	maxFlights  = 4096     // credentials that are made or wait for it
 	madeAtOnce  = 128
+	madeInOne   = 32 // of these, in one way
 	madeWithin  = 15 * time.Second
 	sizeOfEntry = 512 // bytes that an entry takes in the heap and in its map, but for its texts and its value
 )
@@ -45,6 +46,15 @@ type Way struct {
 	Digest   [16]byte // of all that says how they are made
 	Maker    Maker
 	Made     func(edge.Made) // hears of every attempt, from several goroutines; nil for nobody
+	Asks     bool            // Maker asks somebody, who may say nothing for long
+}
+
+// lane is how one way is used, by whatever backends. While whoever makes its credentials is away
+// nobody is asked, but for one attempt a second that tries for all. lanesMu guards it.
+type lane struct {
+	room  chan struct{} // holds a value for each that is made
+	err   error         // why the last one could not be made; nil for none
+	quiet int64         // until when nobody tries then
 }
 
 // Ask is a question for a credential.
@@ -85,6 +95,8 @@ type Cache struct {
 	flying      atomic.Int64
 	waiting     atomic.Int64
 	room        chan struct{} // holds a value for each that is made
+	lanesMu     sync.Mutex
+	lanes       map[[16]byte]*lane // by digest of the way: as many as the plan has
 	over        context.Context
 	stop        context.CancelFunc
 	flights     sync.WaitGroup
@@ -119,6 +131,8 @@ type entry struct {
 // flight is a credential that is being made.
 type flight struct {
 	done       chan struct{} // closed at its end
+	lane       *lane         // of its way; nil for one that asks nobody
+	tries      bool          // for all of its way
 	mark       string
 	value      any
 	generation uint64
@@ -129,7 +143,7 @@ type flight struct {
 func NewCache(now func() time.Time) *Cache { return newCache(now, maxKept) }
 
 func newCache(now func() time.Time, budget int64) *Cache {
-	c := &Cache{now: now, start: now(), budget: budget / shards, room: make(chan struct{}, madeAtOnce)}
+	c := &Cache{now: now, start: now(), budget: budget / shards, room: make(chan struct{}, madeAtOnce), lanes: map[[16]byte]*lane{}}
 	c.over, c.stop = context.WithCancel(context.Background())
 	for i := range c.shards {
 		s := &c.shards[i]
@@ -207,6 +221,12 @@ func (c *Cache) begin(ctx context.Context, s *shard, w *Way, a *Ask, k *key) (*f
 		return nil, crowded("too many credentials are being made")
 	}
 	f := &flight{done: make(chan struct{}), mark: strings.Clone(a.Mark)}
+	if w.Asks {
+		if f.lane, f.tries, f.err = c.enter(w); f.err != nil {
+			c.flying.Add(-1)
+			return nil, f.err
+		}
+	}
 	own := *a
 	own.Mark = f.mark
 	kept := *k // whose texts may be parts of larger ones
@@ -214,6 +234,34 @@ func (c *Cache) begin(ctx context.Context, s *shard, w *Way, a *Ask, k *key) (*f
 	s.flights[kept] = f
 	c.flights.Go(func() { c.fly(context.WithoutCancel(ctx), s, w, &own, kept, f) }) // ends within madeWithin, or with Close
 	return f, nil
+}
+
+// enter finds the lane of a way. An error says why nothing is to be made there now; tries that
+// the caller tries for all.
+func (c *Cache) enter(w *Way) (l *lane, tries bool, err error) {
+	c.lanesMu.Lock()
+	defer c.lanesMu.Unlock()
+	if l = c.lanes[w.Digest]; l == nil {
+		l = &lane{room: make(chan struct{}, madeInOne)}
+		c.lanes[w.Digest] = l
+	}
+	if now := c.at(c.now()); l.err != nil && now >= l.quiet {
+		l.quiet = now + int64(madeWithin)
+		return l, true, nil
+	}
+	return l, false, l.err
+}
+
+// heard notes what came of asking: a refusal is an answer, too.
+func (c *Cache) heard(f *flight, err error) {
+	c.lanesMu.Lock()
+	defer c.lanesMu.Unlock()
+	switch kind := edge.KindOf(err); {
+	case err == nil || isRefusal(err):
+		f.lane.err = nil
+	case kind == edge.Unavailable || kind == edge.Timeout:
+		f.lane.err, f.lane.quiet = err, c.at(c.now())+int64(failureKept)
+	}
 }
 
 func crowded(what string) error {
@@ -249,7 +297,7 @@ func (c *Cache) fly(ctx context.Context, s *shard, w *Way, a *Ask, k key, f *fli
 	defer cancel()
 	defer context.AfterFunc(c.over, cancel)()
 	began := c.now()
-	fresh, err := c.make(ctx, w, a)
+	fresh, err := c.make(ctx, w, a, f)
 	if w.Made != nil {
 		w.Made(edge.Made{Strategy: w.Strategy, Who: a.Who, Began: began, Took: c.now().Sub(began), Err: err, Context: ctx})
 	}
@@ -265,19 +313,30 @@ func (c *Cache) fly(ctx context.Context, s *shard, w *Way, a *Ask, k key, f *fli
 	close(f.done)
 }
 
-// make has a credential made once there is room for it.
-func (c *Cache) make(ctx context.Context, w *Way, a *Ask) (fresh Fresh, err error) {
+// make has a credential made once there is room for it, in its way and at all; what asks nobody
+// needs none.
+func (c *Cache) make(ctx context.Context, w *Way, a *Ask, f *flight) (fresh Fresh, err error) {
+	if w.Asks {
+		for _, room := range []chan struct{}{f.lane.room, c.room} {
+			select {
+			case room <- struct{}{}:
+				defer func() { <-room }()
+			case <-ctx.Done():
+				return Fresh{}, ended(ctx.Err())
+			}
+		}
+		if !f.tries { // what others found out while this one waited
+			if _, f.tries, err = c.enter(w); err != nil {
+				return Fresh{}, err
+			}
+		}
+		defer func() { c.heard(f, err) }()
+	}
 	defer func() {
 		if r := recover(); r != nil {
 			fresh, err = Fresh{}, unavailable(fmt.Errorf("outgoing: panic: %v", r))
 		}
 	}()
-	select {
-	case c.room <- struct{}{}:
-		defer func() { <-c.room }()
-	case <-ctx.Done():
-		return Fresh{}, ended(ctx.Err())
-	}
 	fresh, err = w.Maker.Make(ctx, a)
 	if err == nil && fresh.Value == nil {
 		err = unavailable(errors.New("outgoing: nothing was made"))

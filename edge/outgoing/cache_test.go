@@ -291,6 +291,76 @@ func TestRefusalsAreKept(t *testing.T) {
 	}
 }
 
+// A token service that says nothing takes a part of the room, and one attempt tries for all users:
+// others' credentials are made meanwhile.
+func TestSilentServiceAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := cache(t)
+		silent := outgoing.Fault(edge.Timeout, false, errors.New("silent"))
+		m, other := &maker{err: silent, takes: 5 * time.Second, life: time.Hour}, &maker{life: time.Hour}
+		way := func(n byte, m outgoing.Maker) *outgoing.Way {
+			return &outgoing.Way{Strategy: "test", Digest: [16]byte{n}, Maker: m, Asks: true}
+		}
+		began := time.Now()
+		var calls sync.WaitGroup
+		call := func(n int, from string, want error) {
+			for i := range n {
+				calls.Go(func() {
+					if _, _, err := c.Get(t.Context(), way(1, m), ask(user(fmt.Sprint(from, i)))); !errors.Is(err, want) {
+						t.Errorf("%s: %v", from, err)
+					}
+				})
+			}
+			synctest.Wait()
+		}
+		at := func(what string, asked int64, after time.Duration) {
+			t.Helper()
+			if n, past := m.asked.Load(), time.Since(began); n != asked || past != after {
+				t.Errorf("%s: it was asked %d times, want %d, after %s, want %s", what, n, asked, past, after)
+			}
+		}
+		call(600, "first", silent)
+		if _, _, err := c.Get(t.Context(), way(2, other), ask(user("alice"))); err != nil {
+			t.Error(err)
+		}
+		at("another way", 32, 0)
+		calls.Wait()
+		at("all have heard", 32, 5*time.Second)
+		call(10, "quiet", silent)
+		at("within a second", 32, 5*time.Second)
+		time.Sleep(time.Second)
+		call(10, "later", silent)
+		at("after a second", 33, 6*time.Second)
+		calls.Wait()
+		at("the one that tried has heard", 33, 11*time.Second)
+		m.fails(nil)
+		m.takes = 0
+		time.Sleep(time.Second)
+		if _, _, err := c.Get(t.Context(), way(1, m), ask(user("bob"))); err != nil {
+			t.Error(err)
+		}
+		call(100, "well", nil)
+		at("it answers again", 134, 12*time.Second)
+
+		// What asks nobody waits for no room.
+		m.takes = time.Hour
+		for n := range byte(4) {
+			for i := range 40 {
+				calls.Go(func() { _, _, _ = c.Get(t.Context(), way(10+n, m), ask(user(fmt.Sprint("full", i)))) })
+			}
+		}
+		synctest.Wait()
+		alone := way(20, other)
+		alone.Asks = false
+		if _, _, err := c.Get(t.Context(), alone, ask(user("alice"))); err != nil {
+			t.Error(err)
+		}
+		at("without room", 134+128, 12*time.Second)
+		c.Close()
+		calls.Wait()
+	})
+}
+
 // While it cannot be made anew, the old one is used to its end.
 func TestRenewalUnderFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
