@@ -302,3 +302,27 @@ func assertionsForLong(t *testing.T, a *across) {
 		t.Error(err)
 	}
 }
+
+// An ID token that the provider refuses is told to whoever issued it, once a call, and the call
+// goes on where there is another then.
+func TestUpstreamTokenThatIsRefused(t *testing.T) {
+	a := newAcross(t)
+	bad := a.alice.ID[:len(a.alice.ID)-8] + "AAAAAAAA"
+	a.subject(bad)
+	a.up.renews = map[edge.Secret][2]edge.Secret{edge.Secret(bad): {edge.Secret(a.alice.Access), edge.Secret(a.alice.ID)}}
+	if line, asked, given, err := a.call(); err != nil || asked != 2 || given != 1 || said(issued(t, line, "Authorization"), "sub") != "alice" {
+		t.Errorf("with another: the provider was asked %d times, the target %d: %v", asked, given, err)
+	}
+	a.subject(bad)
+	a.up.renews = nil
+	if _, asked, _, err := a.call(); edge.KindOf(err) != edge.Unauthenticated || asked != 1 {
+		t.Errorf("without another: the provider was asked %d times: %v", asked, err)
+	}
+
+	// One that has ended is shown to nobody.
+	a.subject(a.alice.ID)
+	a.behind = -24 * 365 * time.Hour // the edge's clock is ahead
+	if _, asked, _, err := a.call(); edge.KindOf(err) != edge.Unauthenticated || asked != 0 {
+		t.Errorf("one that has ended: the provider was asked %d times: %v", asked, err)
+	}
+}

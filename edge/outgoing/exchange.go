@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
@@ -112,7 +111,10 @@ func (p *personal) get(env edge.Env) (func(context.Context, *edge.Outbound) (any
 	if err != nil {
 		return nil, fmt.Errorf("outgoing: %s: %w", p.strategy, err)
 	}
-	cache, way := CacheOf(env), &Way{Strategy: p.strategy, Digest: p.digest, Maker: maker}
+	if p.id {
+		maker = living{maker, env.Clock()}
+	}
+	cache, way := CacheOf(env), &Way{Strategy: p.strategy, Digest: p.digest, Maker: maker, Asks: !p.same}
 	if !p.same {
 		way.Made = env.Made
 	}
@@ -130,21 +132,49 @@ func (p *personal) get(env edge.Env) (func(context.Context, *edge.Outbound) (any
 				return nil, 0, err
 			}
 			if r.Refused && p.same {
-				err := env.Upstreams.Refused(ctx, a.Who, p.provider, a.Subject)
-				if err == nil { // there may be another by now
-					err = p.upstream(ctx, env.Upstreams, &a)
-				}
-				if err != nil {
+				if _, err := p.another(ctx, env.Upstreams, &a); err != nil {
 					return nil, 0, err
 				}
 			}
 		}
 		value, generation, err := cache.Get(ctx, way, &a)
+		if p.provider != "" && !p.same && edge.KindOf(err) == edge.Unauthenticated { // the same would be refused at each call
+			if other, gone := p.another(ctx, env.Upstreams, &a); gone != nil {
+				err = gone
+			} else if other {
+				value, generation, err = cache.Get(ctx, way, &a)
+			}
+		}
 		if err != nil {
 			return nil, 0, err
 		}
 		return value, generation, nil
 	}, nil
+}
+
+// another tells that the upstream's token is refused, and reports whether there is another now.
+func (p *personal) another(ctx context.Context, from edge.Upstreams, a *Ask) (bool, error) {
+	old := a.Mark
+	err := from.Refused(ctx, a.Who, p.provider, a.Subject)
+	if err == nil {
+		err = p.upstream(ctx, from, a)
+	}
+	return a.Mark != old, err
+}
+
+// living is a Maker that is asked with ID tokens that have not ended alone: token endpoints do
+// not agree on how they refuse one that has.
+type living struct {
+	Maker
+	now func() time.Time
+}
+
+func (l living) Make(ctx context.Context, a *Ask) (Fresh, error) {
+	claims, _ := oauth.Claims(a.Subject) // what is no JWT has no end that can be read
+	if end, err := claims.Time("exp"); err == nil && !end.After(l.now()) {
+		return Fresh{}, fault(edge.Unauthenticated, true, errors.New("outgoing: the ID token of the upstream has ended"))
+	}
+	return l.Maker.Make(ctx, a)
 }
 
 // upstream finds the token that the credential is made of. Another one makes another.
@@ -262,7 +292,7 @@ func (s source) reader(env edge.Env) (func(context.Context) (edge.Secret, error)
 			return "", fmt.Errorf("%s: %w", s, err)
 		}
 		if s.value == "" {
-			value = edge.Secret(strings.TrimSuffix(strings.TrimSuffix(string(value), "\n"), "\r"))
+			value = value.Trimmed()
 		}
 		switch {
 		case value == "" && s.env != "":

@@ -36,6 +36,7 @@ const (
 type upstreams struct {
 	mu     sync.Mutex
 	tokens map[string][2]edge.Secret
+	renews map[edge.Secret][2]edge.Secret // what comes in the place of a token that is refused
 	err    error
 }
 
@@ -52,8 +53,11 @@ func (u *upstreams) Upstream(_ context.Context, who *edge.Identity, provider str
 	return both[0], both[1], nil
 }
 
-func (u *upstreams) Refused(_ context.Context, who *edge.Identity, provider string, access edge.Secret) error {
-	switch access {
+func (u *upstreams) Refused(_ context.Context, who *edge.Identity, provider string, token edge.Secret) error {
+	if both, ok := u.renews[token]; ok {
+		u.set(provider, who.Subject, both[0], both[1])
+	}
+	switch token {
 	case "revoked":
 		return edge.Errorf(edge.Unauthenticated, "upstream", "sign in again")
 	case "renewable":

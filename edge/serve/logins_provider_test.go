@@ -32,6 +32,8 @@ type company struct {
 	life  int // of an access token, in seconds
 	n     int // access tokens issued
 	nonce string
+	ends  int64 // seconds after which ID tokens end
+	next  bool  // refresh tokens stand where they do by RFC 6749
 	asked map[string][]wanted
 
 	signer *oauth.Signer // of ID tokens
@@ -50,7 +52,7 @@ func newCompany(t testing.TB) *company {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &company{life: 3600, asked: map[string][]wanted{}}
+	c := &company{life: 3600, ends: 300, asked: map[string][]wanted{}}
 	if c.signer, err = oauth.NewSigner(key); err != nil {
 		t.Fatal(err)
 	}
@@ -87,12 +89,16 @@ func (c *company) serve(w http.ResponseWriter, r *http.Request) {
 	case "/token":
 		c.n++
 		now := time.Now().Unix()
-		id, err := c.signer.Sign("JWT", fmt.Appendf(nil, `{"iss":%q,"aud":"edge","sub":"7","employee":"e-7","iat":%d,"exp":%d,"nonce":%q}`, c.URL, now, now+300, c.nonce))
+		id, err := c.signer.Sign("JWT", fmt.Appendf(nil, `{"iss":%q,"aud":"edge","sub":"7","employee":"e-7","iat":%d,"exp":%d,"nonce":%q}`, c.URL, now, now+c.ends, c.nonce))
 		if err != nil {
 			w.WriteHeader(http.StatusInternalServerError)
 			return
 		}
-		fmt.Fprintf(w, `{"ok":true,"access_token":"corp-token-%d","token_type":"Bearer","id_token":%q,"data":{"access":{"token":"corp-token-%[1]d","life":%[3]d},"next":"corp-refresh-%[1]d","may":["mail"],"user":{"id":"u-7","called":"Alice","mail":"alice@corp.example"}}}`, c.n, string(id), c.life)
+		next := ""
+		if c.next {
+			next = fmt.Sprintf(`"refresh_token":"corp-refresh-%d","expires_in":%d,`, c.n, c.life)
+		}
+		fmt.Fprintf(w, `{"ok":true,`+next+`"access_token":"corp-token-%d","token_type":"Bearer","id_token":%q,"data":{"access":{"token":"corp-token-%[1]d","life":%[3]d},"next":"corp-refresh-%[1]d","may":["mail"],"user":{"id":"u-7","called":"Alice","mail":"alice@corp.example"}}}`, c.n, string(id), c.life)
 	case "/me":
 		fmt.Fprint(w, `{"uid":7,"sub":"nobody","called":"Alice","name":"nobody","mail":"alice@corp.example","email":"nobody@corp.example"}`)
 	default:
@@ -311,4 +317,75 @@ func TestDocumentsAreKept(t *testing.T) {
 			t.Errorf("fetches of /a, /b and /c: %d, %d, %d", a, b, c)
 		}
 	})
+}
+
+// TestIDTokenThatHasEnded: what a credential is made of is an ID token that has not ended. One that
+// has is renewed, though the access token beside it is good; where it cannot be, the client is asked
+// to sign in, and the backends that take the access token go on.
+func TestIDTokenThatHasEnded(t *testing.T) {
+	t.Parallel()
+	for name, renews := range map[string]bool{"renewed": true, "no refresh token": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, back, other := newCompany(t), edgetest.NewServer(t, edgetest.Modern), edgetest.NewServer(t, edgetest.Modern)
+			c.ends, c.next = 2, renews
+			var mu sync.Mutex
+			var ends []float64 // of the ID tokens that the token service was shown
+			sts := newExchange(t, func(r *http.Request) string {
+				mu.Lock()
+				defer mu.Unlock()
+				end, _ := claimsOf(t, r.PostFormValue("subject_token"))["exp"].(float64)
+				ends = append(ends, end)
+				return "exchanged"
+			})
+			auth := fmt.Sprintf(`{issuer: %q, upstreamProviders: [{name: corp, type: oidc, oidcConfig: {issuerUrl: %q, clientId: edge, redirectUri: "%[1]s/oauth/callback"}}]}`, loginIssuer, c.URL)
+			yaml := entrance(back, auth, fmt.Sprintf(`{type: tokenExchange, tokenExchange: {tokenUrl: %q, audience: other, subjectTokenType: id_token, subjectProviderName: corp}}`, sts.URL)) + fmt.Sprintf(`---
+apiVersion: weir.dev/v1beta1
+kind: MCPServerEntry
+metadata: {name: other}
+spec: {groupRef: {name: tools}, remoteUrl: %q, transport: streamable-http, allowPrivateEndpoint: true, externalAuthConfigRef: {name: inject}}
+---
+apiVersion: weir.dev/v1beta1
+kind: MCPExternalAuthConfig
+metadata: {name: inject}
+spec: {type: upstreamInject, upstreamInject: {providerName: corp}}
+`, other.URL)
+			yaml = strings.Replace(yaml, "conflictResolution: priority, conflictResolutionConfig: {priorityOrder: [back]}", "conflictResolution: prefix, conflictResolutionConfig: {prefixFormat: '{workload}_'}", 1)
+			e := edgetest.Start(t, yaml, loopback(), trusting(t, c.Server))
+			v := edgetest.NewVisitor(t, loginIssuer, e.Addr())
+			v.Client.Transport = c.Client().Transport
+			got := v.SignIn("")
+			over := time.Now().Add(2 * time.Second)
+			edgetest.Until(t, "the ID token to end", func() bool { return time.Now().After(over) })
+
+			client := e.NewClient()
+			call := func(tool string) int {
+				one := caller{Client: client}
+				body, head := one.message("1", "tools/call", edgetest.CallParams(tool, `{"text":"x"}`))
+				return client.Post(body, append(head, "Authorization", "Bearer "+got.Access)...).Status
+			}
+			want, asked := http.StatusOK, 2
+			if !renews {
+				want, asked = http.StatusUnauthorized, 1
+			}
+			if status := call("back_echo"); status != want {
+				t.Errorf("status %d, want %d", status, want)
+			}
+			if n := len(c.had("/token")); n != asked {
+				t.Errorf("the provider was asked for tokens %d times, want %d", n, asked)
+			}
+			mu.Lock()
+			if (len(ends) == 1 && ends[0] > float64(over.Unix())) != renews || len(ends) > 1 {
+				t.Errorf("the token service was shown ID tokens that end at %v, after %d", ends, over.Unix())
+			}
+			mu.Unlock()
+			if status := call("other_echo"); status != http.StatusOK {
+				t.Errorf("a backend that takes the access token: status %d", status)
+			}
+			status, text := v.Fetch("/oauth/token", url.Values{"grant_type": {"refresh_token"}, "client_id": {v.ID}, "refresh_token": {got.Refresh}})
+			if renews && status != http.StatusOK || !renews && (status != http.StatusBadRequest || !strings.Contains(text, `"invalid_grant"`)) {
+				t.Errorf("the client's refresh: status %d: %s", status, text)
+			}
+		})
+	}
 }

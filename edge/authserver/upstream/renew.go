@@ -265,10 +265,16 @@ func (v *Vault) end(ctx context.Context, p spot, r *record, why *Gone) error {
 	if err != nil {
 		return err
 	}
-	if v.options.Gone != nil {
-		if err := v.options.Gone(ctx, p.grant, p.provider); err != nil {
-			v.options.Log.Warn("a grant does not know yet that it needs a new login", "upstream", p.provider, "error", err)
-		}
-	}
+	v.needsLogin(ctx, p)
 	return again("upstream "+p.provider, why.Reason)
+}
+
+// needsLogin tells the grant that it needs a new login at the provider.
+func (v *Vault) needsLogin(ctx context.Context, p spot) {
+	if v.options.Gone == nil {
+		return
+	}
+	if err := v.options.Gone(ctx, p.grant, p.provider); err != nil {
+		v.options.Log.Warn("a grant does not know yet that it needs a new login", "upstream", p.provider, "error", err)
+	}
 }

@@ -34,8 +34,8 @@ type VaultOptions struct {
 	Log       *slog.Logger     // nil for none
 	Now       func() time.Time // nil for time.Now
 
-	// Gone is told that a grant needs a new login at a provider, once the tokens are gone; nil
-	// for nobody.
+	// Gone is told that a grant needs a new login at a provider, once the tokens are gone, or the
+	// ID token alone; nil for nobody.
 	Gone func(ctx context.Context, grant, provider string) error
 
 	// Told hears of each attempt to renew, from several goroutines; nil for nobody.
@@ -202,23 +202,36 @@ func (v *Vault) Upstream(ctx context.Context, who *edge.Identity, provider strin
 // Refused implements edge.Upstreams: nobody else would say that a provider has revoked a token.
 // One that can be renewed is renewed, and stays in use where the provider does not answer: another
 // backend may take it. One that cannot is given up, as one that has ended. One that was issued just
-// now is neither: the next would be another like it, and no end.
-func (v *Vault) Refused(ctx context.Context, who *edge.Identity, provider string, access edge.Secret) error {
+// now is neither: the next would be another like it, and no end; but for an ID token that has ended
+// since. Where no other ID token is to be had, the access token stays: the user signs in again.
+func (v *Vault) Refused(ctx context.Context, who *edge.Identity, provider string, token edge.Secret) error {
 	grant, _ := who.Claims["tsid"].(string)
 	p := spot{grant, provider}
 	t, err := v.Tokens(ctx, grant, provider)
-	if err != nil || t.Access != access {
+	if err != nil || t.Access != token && t.ID != token {
 		return err
 	}
-	if age := v.options.Now().Sub(t.Issued); 0 <= age && age < refusedAge { // not where the clock was set back
+	isID, now := t.Access != token, v.options.Now()
+	if age := now.Sub(t.Issued); 0 <= age && age < refusedAge && !(isID && t.idEnded(now)) { // not where the clock was set back
 		return nil
 	}
 	if t.Refresh != "" {
-		return v.renewRefused(ctx, p, t)
+		err := v.renewRefused(ctx, p, t)
+		if err != nil || !isID {
+			return err
+		}
+		after, err := v.Tokens(ctx, grant, provider)
+		if err != nil || after.ID != token || after.Issued.Equal(t.Issued) { // the provider has not answered
+			return err
+		}
+	}
+	if isID {
+		v.needsLogin(ctx, p)
+		return again("upstream "+provider, "the ID token is refused, and no other comes without a login")
 	}
 	text, err := v.options.Records.Get(ctx, p.key())
 	r := readRecord(text)
-	if err != nil || r == nil || r.Access != string(access) || r.Refresh != "" {
+	if err != nil || r == nil || r.Access != string(token) || r.Refresh != "" {
 		return err
 	}
 	err = v.end(ctx, p, r, &Gone{provider, "a backend refuses the access token, and there is no refresh token"})

@@ -2,6 +2,7 @@ package upstream_test
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -375,6 +376,49 @@ func TestRefusedByABackend(t *testing.T) {
 			if _, err := v.Tokens(t.Context(), "g", "hub"); edge.KindOf(err) != edge.Unauthenticated || w.gone.Load() != 1 {
 				t.Errorf("%v; the grant was told %d times", err, w.gone.Load())
 			}
+		}
+	})
+}
+
+// TestRefusedIDToken is an ID token that whoever makes credentials of it does not take. Where no
+// other comes the user signs in again, and the access token stays in use.
+func TestRefusedIDToken(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		one := w.replica(t, w.kept, w.clock.Now)
+		who := &edge.Identity{Issuer: ours, Subject: "alice", Claims: map[string]any{"tsid": "g"}}
+		id := func(n int, life time.Duration) edge.Secret {
+			text := fmt.Sprintf(`{"n":%d,"exp":%d}`, n, w.clock.Now().Add(life).Unix())
+			return edge.Secret("e30." + base64.RawURLEncoding.EncodeToString([]byte(text)) + ".e30")
+		}
+		before := w.count("/token")
+		refused := func(what string, token edge.Secret, kind edge.Kind, asked int, gone int64) {
+			t.Helper()
+			err := one.Refused(t.Context(), who, "hub", token)
+			if n := w.count("/token") - before; kind == 0 && err != nil || kind != 0 && edge.KindOf(err) != kind || n != asked || w.gone.Load() != gone {
+				t.Errorf("%s: %v; the provider was asked %d times, want %d; the grant was told %d times, want %d", what, err, n, asked, w.gone.Load(), gone)
+			}
+		}
+		w.logins[0].Issued, w.logins[0].ID, w.logins[0].Expires = w.clock.Now(), id(1, time.Hour), time.Time{}
+		w.keeps(t, one, "g")
+		refused("one of a login just now", w.logins[0].ID, 0, 0, 0)
+		w.clock.forward(61 * time.Minute)
+		w.spoils("/token", say(http.StatusServiceUnavailable, planted))
+		refused("while the provider is away", w.logins[0].ID, 0, 1, 0)
+		w.spoils("/token", nil)
+		w.clock.forward(2 * time.Second)
+
+		// The provider of this test issues none at a refresh that is read: the old one stays.
+		refused("a refresh that brings no other", w.logins[0].ID, edge.Unauthenticated, 2, 1)
+		refused("the same again", w.logins[0].ID, 0, 2, 1)
+
+		// Without a refresh token, and ended within a minute of its login.
+		w.logins[0].Refresh = ""
+		w.logins[0].Issued, w.logins[0].ID = w.clock.Now(), id(2, 2*time.Second)
+		w.keeps(t, one, "g")
+		w.clock.forward(3 * time.Second)
+		refused("no refresh token", w.logins[0].ID, edge.Unauthenticated, 2, 2)
+		if tokens, err := one.Tokens(t.Context(), "g", "hub"); err != nil || tokens.Access != w.logins[0].Access {
+			t.Errorf("the access token is gone: %v", err)
 		}
 	})
 }
