@@ -33,6 +33,13 @@ const (
 // long a revoked token may go on.
 const remember = 10 * time.Second
 
+// A token that its issuer once called active is known for a while after that: strangers, whose
+// tokens nobody knows, take nothing of the room in which it is asked about again.
+const (
+	knownFor    = 10 * time.Minute
+	askedWithin = 5 * time.Second
+)
+
 // Gate is an opened Incoming. It is safe for concurrent use.
 type Gate struct {
 	incoming   *Incoming
@@ -177,7 +184,7 @@ func (s *Spec) secret(env edge.Env) func(context.Context) (edge.Secret, error) {
 			if err != nil {
 				return "", fmt.Errorf("incoming: client secret: %w", err)
 			}
-			return edge.Secret(strings.TrimSuffix(strings.TrimSuffix(string(v), "\n"), "\r")), nil
+			return v.Trimmed(), nil
 		}
 	case s.ClientSecretEnv != "":
 		return func(context.Context) (edge.Secret, error) {
@@ -328,11 +335,13 @@ func (g *Gate) token(ctx context.Context, authorization string) (*edge.Identity,
 
 	// 1. A token that was good a moment ago.
 	key, now := g.memory.key(token), g.clock.now()
-	if e := g.memory.get(key, token, now); e != nil {
-		if g.holds(e) {
-			g.counts.cached.Add(1)
-			return e.identity, nil
-		}
+	old := g.memory.get(key, token, now)
+	if old != nil && g.holds(old) {
+		g.counts.cached.Add(1)
+		return old.identity, nil
+	}
+	known := old != nil && !old.asked.IsZero()
+	if old != nil && !known {
 		g.memory.forget(key)
 	}
 
@@ -344,6 +353,10 @@ func (g *Gate) token(ctx context.Context, authorization string) (*edge.Identity,
 		err = errors.New("it holds what no token may")
 	case g.signed(token):
 		e, err = g.verify(ctx, token, now)
+	case known:
+		if e, err = g.ask(ctx, token, now, g.again); err != nil && !errors.As(err, new(*unknownError)) {
+			g.memory.forget(key)
+		}
 	default:
 		e, err = g.ask(ctx, token, now, g.introspect.Introspect)
 	}
@@ -354,6 +367,9 @@ func (g *Gate) token(ctx context.Context, authorization string) (*edge.Identity,
 		if e.identity, err = g.Map(ctx, e.identity); err != nil {
 			return nil, err
 		}
+	}
+	if known && g.memory.get(key, token, now) == old { // what is there stays else
+		g.memory.forget(key)
 	}
 	g.memory.put(key, e, len(authorization))
 	return e.identity, nil
@@ -386,11 +402,22 @@ var unverifiedKey = sync.OnceValue(func() []byte {
 	return key
 })
 
+// again asks about a token that is known, for a bounded time.
+func (g *Gate) again(ctx context.Context, token edge.Secret) ([]byte, bool, error) {
+	bounded, done := context.WithTimeout(ctx, askedWithin)
+	defer done()
+	text, active, err := g.introspect.Again(bounded, token)
+	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+		err = &oauth.BusyError{}
+	}
+	return text, active, err
+}
+
 // holds reports whether what is remembered of a token that is not over is still
 // so.
 func (g *Gate) holds(e *entry) bool {
 	if !e.asked.IsZero() {
-		return g.now().Sub(e.asked) < remember
+		return g.now().Sub(e.asked) < remember && g.clock.now().Before(e.fresh)
 	}
 	keys, err := g.keys()
 	return err == nil && keys.Generation == e.generation && (g.own == nil || e.lives(g.now()))
@@ -450,11 +477,11 @@ func (g *Gate) ask(ctx context.Context, token string, now time.Time, introspect 
 	}
 	delete(c.all, "active")
 	g.counts.introspected.Add(1)
-	until := now.Add(remember)
+	until := now.Add(knownFor)
 	if !c.expires.IsZero() && c.expires.Before(until) {
 		until = c.expires
 	}
-	return &entry{token: token, identity: g.identity(&c, token), until: until, asked: asked}, nil
+	return &entry{token: token, identity: g.identity(&c, token), until: until, asked: asked, fresh: now.Add(remember)}, nil
 }
 
 func (g *Gate) rules(now time.Time, access, introspected bool) rules {

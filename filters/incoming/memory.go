@@ -33,6 +33,7 @@ type entry struct {
 	grant      Grant     // of a token of the edge's own; else nil
 	version    uint64    // of what policies read of its user
 	asked      time.Time // when the issuer was asked; zero for a JWT
+	fresh      time.Time // of the wall clock: until when that is taken for its word
 }
 
 func newMemory(cache edge.Cache, s *Spec) *memory {

@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/oauth"
 )
 
@@ -178,4 +181,58 @@ func TestJ31(t *testing.T) {
 	refused(t, gb, "A at B", tokenA, "signature")
 	refused(t, ga, "B at A", tokenB, "signature")
 	refused(t, ga, "A's key, B's name", ours.mint(b.claims(nil)), "iss")
+}
+
+// TestStrangersAtTheIssuer: while strangers' tokens take all the room in which an issuer is asked
+// about tokens that nobody knows, those that were active before go on. They are known for a while,
+// and no longer once they are inactive.
+func TestStrangersAtTheIssuer(t *testing.T) {
+	p := newProvider(t, theEC())
+	const strangers = 64
+	start := time.Now()
+	var under, revoked atomic.Int32
+	leave := make(chan struct{})
+	p.introspect = func(w http.ResponseWriter, r *http.Request) {
+		token := r.PostFormValue("token")
+		if strings.HasPrefix(token, "stranger") {
+			under.Add(1)
+			<-leave
+			return
+		}
+		_, _ = io.WriteString(w, p.claims(map[string]any{"active": revoked.Load() == 0, "exp": start.Add(time.Hour).Unix()}))
+	}
+	spec := p.spec()
+	spec.IntrospectionURL = p.URL + "/introspect"
+	g := open(t, spec)
+	var ahead atomic.Int64
+	g.SetClock(func() (int64, time.Duration) {
+		d := time.Duration(ahead.Load())
+		return start.Add(d).UnixNano(), d
+	})
+	accepted(t, g, "at first", "known")
+	accepted(t, g, "at first", "idle")
+	var all sync.WaitGroup
+	for i := range strangers {
+		all.Go(func() { _, _ = identify(t, g, fmt.Sprint("stranger-", i)) })
+	}
+	defer all.Wait()
+	defer close(leave)
+	edgetest.Until(t, "strangers in all the room", func() bool { return under.Load() == strangers })
+	busy := func(what, token string) {
+		t.Helper()
+		if _, err := identify(t, g, token); edge.KindOf(err) != edge.Overload {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	busy("one more stranger", "never-seen")
+	ahead.Store(int64(11 * time.Second))
+	accepted(t, g, "a token that was active 11 s ago", "known")
+	ahead.Store(int64(10*time.Minute + time.Second))
+	accepted(t, g, "a token that was active 10 min ago", "known")
+	busy("a token that nobody has shown for longer", "idle")
+	revoked.Store(1)
+	accepted(t, g, "within 10 s of the issuer's word", "known")
+	ahead.Add(int64(11 * time.Second))
+	refused(t, g, "a token that is revoked", "known", "inactive")
+	busy("the same again, which is forgotten", "known")
 }
