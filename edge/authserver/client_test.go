@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -208,6 +210,58 @@ func TestA17(t *testing.T) {
 	if status = b.answers(sealed, "allow").Code; status != http.StatusSeeOther {
 		t.Errorf("after one has left: status %d", status)
 	}
+}
+
+// TestWaitingOfOneAddress: one address that stays within its limits takes an eighth of the requests
+// that may wait, and has it back when its users return. Nobody else is kept from signing in.
+func TestWaitingOfOneAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := open(t, options{clock: &clock{}})
+		r.clock.stops() // no request ends by itself
+		client, _ := r.register(nil)
+		b := r.browser()
+		sealed := form(t, b.authorize(asking(client)))
+		allow := func(from string) *httptest.ResponseRecorder {
+			req := httptest.NewRequest(http.MethodPost, "/oauth/consent", strings.NewReader(url.Values{"form": {sealed}, "answer": {"allow"}}.Encode()))
+			req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			req.Header.Set("Sec-Fetch-Site", "same-origin")
+			req.RemoteAddr = from
+			for name := range b.cookies { // of the logins before: a browser drops the oldest
+				if strings.Contains(name, "login") {
+					delete(b.cookies, name)
+				}
+			}
+			return b.do(req)
+		}
+		n, state := 0, ""
+		login := map[string]string{} // the cookies of the last login
+		for {
+			w := allow(fmt.Sprintf("[2001:db8::%x]:1", n+1)) // one network
+			if w.Code == http.StatusTooManyRequests {
+				time.Sleep(time.Second)
+				continue
+			}
+			if w.Code != http.StatusSeeOther || n == 2000 {
+				if w.Code != http.StatusServiceUnavailable || n != 1250 {
+					t.Errorf("request %d: status %d", n+1, w.Code)
+				}
+				break
+			}
+			n, state, login = n+1, stateOf(t, w), maps.Clone(b.cookies)
+		}
+		if w := allow("198.51.100.8:1"); w.Code != http.StatusSeeOther {
+			t.Errorf("another address: status %d", w.Code)
+		}
+		b.cookies = maps.Clone(login)
+		if _, got := led(t, b.returns(state)); got.Get("code") == "" {
+			t.Error("a login under way did not finish")
+		}
+		b.cookies = login // the form's is among them
+		time.Sleep(time.Second)
+		if w := allow("[2001:db8::1]:1"); w.Code != http.StatusSeeOther {
+			t.Errorf("after one has returned: status %d", w.Code)
+		}
+	})
 }
 
 // TestMetadata is O33: the documents and where they are.

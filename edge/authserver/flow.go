@@ -228,7 +228,7 @@ func (s *Server) consent(w http.ResponseWriter, r *http.Request) {
 	p := &pending{Ask: *a, Cookie: short(), Digest: digest(cookie)}
 
 	// 6. Send to the upstream.
-	address, err := s.send(ctx, p)
+	address, err := s.send(ctx, p, network(r.RemoteAddr))
 	if err != nil {
 		s.log.Warn("a login cannot go on", "client", shown(a.Client), "error", err)
 		if busy(err) {
@@ -271,8 +271,9 @@ func (s *Server) sameOrigin(r *http.Request) bool {
 	return len(from) == 1 && (from[0] == "null" || from[0] == origin(s.config.Base))
 }
 
-// send is step 6, for the first and each next upstream: a new state, and a record under it.
-func (s *Server) send(ctx context.Context, p *pending) (address string, err error) {
+// send is step 6, for the first and each next upstream: a new state, and a record under it. who is
+// the network address of the user.
+func (s *Server) send(ctx context.Context, p *pending, who string) (address string, err error) {
 	state := random()
 	provider := s.providers[p.Legs]
 	address, leg, err := provider.Send(ctx, state, p.Ask.Prompts)
@@ -284,7 +285,7 @@ func (s *Server) send(ctx context.Context, p *pending) (address string, err erro
 	}
 	p.Leg = leg
 	text := encode(p)
-	if !s.lasting.waiting.take(state, len(text), s.now()) {
+	if !s.lasting.waiting.take(state, who, len(text), s.now()) {
 		return "", away
 	}
 	if err := s.records.Put(ctx, requestKey(state), text, requestLife); err != nil {
@@ -339,7 +340,7 @@ func (s *Server) callback(w http.ResponseWriter, r *http.Request) {
 		p.Who = who
 	}
 	if p.Legs < len(s.providers) {
-		address, err := s.send(ctx, p)
+		address, err := s.send(ctx, p, network(r.RemoteAddr))
 		if err != nil {
 			s.drop(w, r, p, err)
 			return

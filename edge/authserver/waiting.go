@@ -9,44 +9,57 @@ import (
 const (
 	maxWaiting      = 10_000
 	maxWaitingBytes = 16 << 20
+	waitingShare    = 8 // the part of both that one network address takes at most
 )
 
 // waiting counts the requests that wait, each until it is taken or has ended. It is safe for
 // concurrent use.
 type waiting struct {
 	mu    sync.Mutex
-	sizes map[string]int // by digest of the state
+	all   map[string]waits // by digest of the state
 	bytes int
-	queue []due // in the order of their end
+	of    map[string]share // by network address
+	queue []due            // in the order of their end
 }
+
+// waits is a request that waits.
+type waits struct {
+	who  string // the network address that it came from
+	size int
+}
+
+// share is what waits of one network address.
+type share struct{ n, bytes int }
 
 type due struct {
 	key string
 	at  time.Time
 }
 
-// take reports whether there is room for another request.
-func (w *waiting) take(state string, size int, now time.Time) bool {
+// take reports whether there is room for another request of a network address.
+func (w *waiting) take(state, who string, size int, now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.expire(now)
 	if len(w.queue) >= maxWaiting { // those that were taken still stand in it
-		kept := make([]due, 0, len(w.sizes))
+		kept := make([]due, 0, len(w.all))
 		for _, d := range w.queue {
-			if _, ok := w.sizes[d.key]; ok {
+			if _, ok := w.all[d.key]; ok {
 				kept = append(kept, d)
 			}
 		}
 		w.queue = kept
 	}
-	if len(w.sizes) >= maxWaiting || w.bytes+size > maxWaitingBytes {
+	own := w.of[who]
+	if len(w.all) >= maxWaiting || w.bytes+size > maxWaitingBytes || own.n >= maxWaiting/waitingShare || own.bytes+size > maxWaitingBytes/waitingShare {
 		return false
 	}
-	if w.sizes == nil {
-		w.sizes = map[string]int{}
+	if w.all == nil {
+		w.all, w.of = map[string]waits{}, map[string]share{}
 	}
 	key := digest(state)
-	w.sizes[key], w.bytes = size, w.bytes+size
+	w.all[key], w.bytes = waits{who, size}, w.bytes+size
+	w.of[who] = share{own.n + 1, own.bytes + size}
 	w.queue = append(w.queue, due{key, now.Add(requestLife)})
 	return true
 }
@@ -63,7 +76,7 @@ func (w *waiting) len(now time.Time) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.expire(now)
-	return len(w.sizes)
+	return len(w.all)
 }
 
 // expire forgets the requests that have ended; w.mu is held.
@@ -76,6 +89,15 @@ func (w *waiting) expire(now time.Time) {
 
 // remove is give by the digest; w.mu is held.
 func (w *waiting) remove(key string) {
-	w.bytes -= w.sizes[key]
-	delete(w.sizes, key)
+	one, ok := w.all[key]
+	if !ok {
+		return
+	}
+	delete(w.all, key)
+	w.bytes -= one.size
+	if own := w.of[one.who]; own.n > 1 {
+		w.of[one.who] = share{own.n - 1, own.bytes - one.size}
+	} else {
+		delete(w.of, one.who)
+	}
 }
