@@ -86,7 +86,7 @@ func (m *materials) read(ctx context.Context) (*material, error) {
 		if err != nil {
 			return nil, fmt.Errorf("hmacSecretRefs: %w", err)
 		}
-		secrets = append(secrets, value)
+		secrets = append(secrets, hmacSecret(value))
 	}
 	var err error
 	if next.ring, err = newRing(m.config.Issuer, secrets); err != nil {
@@ -100,7 +100,7 @@ func (m *materials) read(ctx context.Context) (*material, error) {
 		if err != nil {
 			return nil, fmt.Errorf("signingKeySecretRefs: %w", err)
 		}
-		signer, err := oauth.NewSigner(value)
+		signer, err := oauth.NewSigner(bytes.TrimRight(value, "\r\n"))
 		if err != nil {
 			return nil, fmt.Errorf("signingKeySecretRefs: secret %s, key %s: %w", ref.Name, ref.Key, err)
 		}
@@ -122,5 +122,16 @@ func (m *materials) secret(ctx context.Context, ref v1beta1.SecretRef) ([]byte, 
 		return nil, errors.New("there is nowhere to read it")
 	}
 	value, err := m.secrets.Secret(ctx, ref.Name, ref.Key)
-	return bytes.TrimRight([]byte(value), "\r\n"), err
+	return []byte(value), err
+}
+
+// hmacSecret is a secret as it stands in a file: text without the line breaks at its end. Random
+// bytes may end with what a line break is made of, and are taken as they are where that makes the
+// difference between enough of them and too few.
+func hmacSecret(value []byte) []byte {
+	text := bytes.TrimRight(value, "\r\n")
+	if len(text) < minSecret && len(value) >= minSecret && bytes.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return value
+	}
+	return text
 }

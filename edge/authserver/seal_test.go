@@ -84,6 +84,28 @@ func TestO34(t *testing.T) {
 	}
 }
 
+// TestRandomSecrets: 32 random bytes are a secret whatever they end with, and the same one at every
+// edge. Text has no line break at its end.
+func TestRandomSecrets(t *testing.T) {
+	m := kv.Memory(kv.Limits{})
+	t.Cleanup(func() { _ = m.Close() })
+	for name, text := range map[string]string{"nl": "\n", "cr": "\r", "crnl": "\r\n", "nlnl": "\n\n"} {
+		random := strings.Repeat("\x80a\xff", 11)[:32-len(text)] + text
+		kept := &secrets{all: map[string]string{"as/random": random, "as/key": signingKey(t) + "\n\n"}}
+		with := options{store: m, secrets: kept, config: func(c *authserver.Spec) {
+			c.Keys, c.Secrets = append(c.Keys, ref("key")), append(c.Secrets, ref("random"))
+		}}
+		first, err := try(t, with)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		client, got := first.signIn()
+		second := open(t, with)
+		second.tokens(second.post("/oauth/token", refreshing(client, got.Refresh)))
+	}
+}
+
 // TestChangedSecrets: what changes is used without a restart, and what is wrong is not.
 func TestChangedSecrets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
