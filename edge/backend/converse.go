@@ -91,7 +91,7 @@ func (e *refusal) says(method string) bool {
 	case "initialize":
 		return true
 	case "ping": // every legacy server has it
-		return e.modern() || e.status == 401 || e.status == 403
+		return e.modern() || e.lostSession() || e.status == 401 || e.status == 403
 	}
 	return e.status == 401 || e.status == 403
 }

@@ -254,6 +254,7 @@ func TestStreamAfterALostSession(t *testing.T) {
 		then edgetest.Script // of the first stream of the new session
 	}{
 		"404":      {edgetest.LostNotFound, nil},
+		"404, id":  {edgetest.LostEcho, nil},
 		"400":      {edgetest.LostBadRequest, nil},
 		"404, 503": {edgetest.LostNotFound, later(503)},
 		"404, 502": {edgetest.LostNotFound, later(502)},
@@ -296,6 +297,73 @@ func TestStreamAfterALostSession(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A server that has no route for GET says 404 of it, as of a session that it has lost: asked in the
+// session, it still has it, and what is said in one call holds in the next.
+func TestServerWithoutARouteForGET(t *testing.T) {
+	t.Parallel()
+	for _, sessionless := range []bool{false, true} {
+		for _, client := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
+			t.Run(fmt.Sprintf("%s client, sessionless %t", client, sessionless), func(t *testing.T) {
+				t.Parallel()
+				back := edgetest.NewServer(t, edgetest.Legacy, func(s *edgetest.Server) { s.Sessionless = sessionless })
+				back.Always("GET", func(c *edgetest.Call) { c.Text(404, "text/html", "<pre>Cannot GET /mcp</pre>") })
+				e := edgetest.Start(t, edgetest.Manifest(back))
+				introduced(back)
+				c := e.NewClient()
+				if client == edgetest.Legacy {
+					s := c.Initialize("")
+					stream := s.Listen()
+					defer stream.Close()
+					back.Await("GET", 1)
+					s.Call("1", "echo", "{}").Result()
+					time.Sleep(time.Second) // for what must not happen
+					s.Call("2", "echo", "{}").Result()
+				} else {
+					stream := c.Modern("1", "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`)
+					defer stream.Close()
+					if m := stream.NextMessage(); m.Method != "notifications/subscriptions/acknowledged" {
+						t.Fatalf("%+v", m)
+					}
+					back.Await("GET", 1)
+					time.Sleep(time.Second)
+				}
+				if n, gets := back.Count("initialize"), back.Count("GET"); n != 2 || gets != 1 {
+					t.Errorf("initialized %d times, asked for the stream %d times", n, gets)
+				}
+				if calls := back.Requests("tools/call"); len(calls) == 2 && calls[0].Session != calls[1].Session {
+					t.Error("the second call was in another session")
+				}
+			})
+		}
+	}
+}
+
+// A server that had the stream and says 404 of it for a while is asked for it again.
+func TestStreamThatIsNotFoundForAWhile(t *testing.T) {
+	t.Parallel()
+	for _, sessionless := range []bool{false, true} {
+		back := edgetest.NewServer(t, edgetest.Legacy, func(s *edgetest.Server) { s.Sessionless = sessionless })
+		e := edgetest.Start(t, edgetest.Manifest(back))
+		introduced(back)
+		back.Once("GET", func(c *edgetest.Call) { c.Raw("retry: 20\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/one\"}\n\n") })
+		back.Once("GET", func(c *edgetest.Call) { c.Text(404, "", "") })
+		back.Once("GET", func(c *edgetest.Call) {
+			c.Raw("data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/two\"}\n\n")
+			c.Wait(nil)
+		})
+		stream := e.NewClient().Initialize("").Listen()
+		for _, want := range []string{"notifications/one", "notifications/two"} {
+			if m := stream.NextMessage(); m.Method != want {
+				t.Errorf("sessionless %t: %+v, want %s", sessionless, m, want)
+			}
+		}
+		if n := back.Count("initialize"); n != 2 {
+			t.Errorf("sessionless %t: initialized %d times", sessionless, n)
+		}
+		stream.Close()
 	}
 }
 

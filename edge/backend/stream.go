@@ -117,10 +117,6 @@ func (s *session) readOwn(ctx context.Context, opened func(resumes bool)) error 
 			}
 			return nil
 		case err != nil:
-		case r.status == 404:
-			r.close()
-			s.hasHeard("")
-			s.drop(l)
 		case r.status == 401 && s.b.peer.credentials.of(s.chosen.Load()) != nil:
 			r.close() // it may take another one
 		case r.status == 409:
@@ -130,6 +126,13 @@ func (s *session) readOwn(ctx context.Context, opened func(resumes bool)) error 
 		case s.deafTo(r):
 			r.close() // it does not know the event any longer
 			continue
+		case r.status == 404:
+			r.close()
+			if gone, said := s.gone(ctx, l); gone {
+				s.drop(l)
+			} else if said && was != l {
+				return errMute // it has no route for GET
+			}
 		case r.status == 400 && l.id != "" && (was == l || !l.met.Load()):
 			if !(&refusal{status: 400, text: string(r.beginning())}).lostSession() && was != l {
 				return errMute // it has no streams for the session that was handed over
@@ -183,6 +186,23 @@ func (s *session) readOwn(ctx context.Context, opened func(resumes bool)) error 
 		}
 		wait = min(2*wait, 30*time.Second)
 	}
+}
+
+// gone asks a server that answers GET with 404 whether it has lost the session, as that status says
+// (2025-11-25, basic/transports), or has no such route. said is false where it says neither.
+func (s *session) gone(ctx context.Context, l *link) (gone, said bool) {
+	if l.id == "" {
+		return false, true // there is no session that could be lost
+	}
+	_, _, err := s.roundTrip(ctx, l, "ping", nil)
+	var r *refusal
+	switch {
+	case err == nil, errors.As(err, &r) && r.code == mcp.CodeMethodNotFound:
+		return false, true
+	case r != nil && r.lostSession():
+		return true, true
+	}
+	return false, false
 }
 
 // messagesOf returns the messages of an event: one, or those of a batch (2025-03-26).
