@@ -80,8 +80,9 @@ type parkedCall struct {
 	done    chan struct{} // closed when the call has ended; answer and err are set before
 	answer  *edge.Response
 	err     error
+	open    atomic.Int64 // the round whose state may be used now; 0 for none
 
-	mu      sync.Mutex
+	mu      sync.Mutex     // held while a notification is written, which may take as long as the client likes
 	now     *edge.Exchange // the exchange that waits for the call; nil while the client is away
 	waiting []*ask
 	keys    int
@@ -208,6 +209,7 @@ func (ps *Parked) Resume(ctx context.Context, x *edge.Exchange, by string) (*edg
 		return nil, wrong // used before
 	}
 	p.now = x
+	p.open.Store(0)
 	p.expiry.Stop()
 	left := p.waiting[:0:0]
 	given := make(map[string][]byte, len(p.waiting))
@@ -235,7 +237,8 @@ func (ps *Parked) Resume(ctx context.Context, x *edge.Exchange, by string) (*edg
 	return p.await(ctx, x)
 }
 
-// Holds reports whether the call of a state is here and waits for this round.
+// Holds reports whether the call of a state is here and waits for this round. It waits for no
+// client: messages of other edges are read one after the other, and it is asked in between.
 func (ps *Parked) Holds(s State) bool {
 	ps.mu.Lock()
 	var p *parkedCall
@@ -243,12 +246,7 @@ func (ps *Parked) Holds(s State) bool {
 		p = ps.calls[s.Call]
 	}
 	ps.mu.Unlock()
-	if p == nil {
-		return false
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.round == s.Round && p.now == nil
+	return p != nil && s.Round > 0 && p.open.Load() == int64(s.Round)
 }
 
 // Verify opens the requestState of an exchange. It must be of a parked call, of this
@@ -355,6 +353,7 @@ func (p *parkedCall) inputRequired(x *edge.Exchange) (*edge.Response, error) {
 	ps.mu.Unlock()
 	p.round++
 	p.now = nil
+	p.open.Store(int64(p.round))
 	round := p.round
 	p.expiry = time.AfterFunc(ps.TTL, func() { p.expire(round) })
 	requests := []byte{'{'}
@@ -384,6 +383,7 @@ func (p *parkedCall) leave() {
 	p.mu.Lock()
 	id := p.id
 	p.now, p.over = nil, true
+	p.open.Store(0)
 	p.mu.Unlock()
 	p.parked.mu.Lock()
 	p.parked.remove(p, id)

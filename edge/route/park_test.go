@@ -3,6 +3,7 @@ package route
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -78,5 +79,86 @@ func TestZ48OneStateOneAnswer(t *testing.T) {
 	}
 	if ran.Load() != races || l.Len() != 0 {
 		t.Errorf("%d calls ran of %d, %d are parked", ran.Load(), races, l.Len())
+	}
+}
+
+// stuck is a client that reads nothing: what it is sent waits until it is let go.
+type stuck struct {
+	edge.NoClient
+	sent chan struct{} // closed when it is sent something
+	let  chan struct{}
+}
+
+func (c *stuck) Send(*mcp.Message) error {
+	close(c.sent)
+	<-c.let
+	return nil
+}
+
+// A client that does not read what its call tells it holds up no message of another edge.
+func TestWantedWaitsForNoClient(t *testing.T) {
+	seal, err := NewSealer([][]byte{make([]byte, 32)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Replicas{Log: slog.New(slog.DiscardHandler)}
+	r.Relay = relay.New("a", r.Log, func() bool { return false })
+	r.Parked = NewParked(ParkOptions{Most: 100, TTL: time.Minute, Cap: time.Minute, Node: "a", Room: 1 << 20, Part: 1 << 20, Claims: &r.Relay.Claims}, seal)
+	defer r.Parked.Close()
+	exchange := func(more string, to edge.Client) *edge.Exchange {
+		m, err := mcp.Decode(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{}%s,"_meta":{"progressToken":1}}}`, more))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &edge.Exchange{Server: "s", Era: mcp.Modern, Request: m, Target: &edge.Target{Backend: "b"}, Client: to}
+	}
+	first, err := r.Parked.Begin(t.Context(), exchange("", nil), []byte("{}"), edge.HandlerFunc(func(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
+		if _, err := x.Client.Ask(ctx, map[string]edge.Question{"q": {Method: "elicitation/create", Params: []byte(`{}`)}}); err != nil {
+			return nil, err
+		}
+		n, err := mcp.Decode([]byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}`))
+		if err != nil {
+			return nil, err
+		}
+		if err := x.Client.Send(n); err != nil {
+			return nil, err
+		}
+		return edge.Reply(x.Request, []byte(`{"content":[]}`))
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := mcp.Decode(first.Whole())
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := mcp.String(mcp.Lookup(m.Result.Of(m.Raw), "requestState"))
+	at, _ := seal.Open(state)
+	if !r.Parked.Holds(at) {
+		t.Error("the state of a call that is parked is of no use")
+	}
+	c := &stuck{sent: make(chan struct{}), let: make(chan struct{})}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := r.Parked.Resume(t.Context(), exchange(`,"inputResponses":{"input_1":{"action":"accept"}},"requestState":"`+state+`"`, c), "")
+		ended <- err
+	}()
+	<-c.sent
+	said := make(chan error, 1)
+	go func() { said <- r.Wanted(relay.Message{From: "b", Stream: "x"}, []byte(state)) }()
+	select {
+	case err := <-said:
+		if edge.KindOf(err) != edge.Params {
+			t.Errorf("a state that was used: %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("another edge waits for the client")
+	}
+	close(c.let)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if r.Parked.Holds(at) {
+		t.Error("the state of a call that has ended is of use")
 	}
 }
