@@ -385,11 +385,12 @@ type Filter func(next Handler) Handler
 // it lives as long as the session does.
 type Session struct {
 	ID           string
-	Owner        string // principal whose session it is
-	Version      string // the revision agreed on
-	Info         []byte // JSON text of clientInfo; nil when it gave none
-	Capabilities []byte // JSON text
-	Several      bool   // several clients have it together, and none may hear what is another's
+	Owner        string   // principal whose session it is
+	Version      string   // the revision agreed on
+	Info         []byte   // JSON text of clientInfo; nil when it gave none
+	Capabilities []byte   // JSON text
+	Forward      []Header // header lines of its initialize that backends receive
+	Several      bool     // several clients have it together, and none may hear what is another's
 
 	attributes atomic.Pointer[sessionAttributes]
 

@@ -57,7 +57,14 @@ func (b *Backend) toLegacy(ctx context.Context, x *edge.Exchange, in *Introducti
 func (b *Backend) sessionOf(client *edge.Session, in *Introduction) (*session, error) {
 	c := client.Attach(b, func() io.Closer {
 		s := newSession(b, in.SSE, client, relayed(client))
-		s.chosen.Store(b.on(client.Who()))
+		on := b.on(client.Who())
+		if on == nil && len(client.Forward) > 0 {
+			on = &edge.Exchange{}
+		}
+		if on != nil {
+			on.Forward = client.Forward
+		}
+		s.chosen.Store(on)
 		if mcp.Lookup(in.Capabilities, "logging") != nil {
 			s.level = client.LogLevel()
 		}

@@ -120,7 +120,7 @@ func (b *Backend) subscribe(ctx context.Context, x *edge.Exchange, in *Introduct
 		return nil, edge.Errorf(edge.Params, "listen", "a client can wait for %d resources", MaxWished)
 	}
 	s := newSession(b, in.SSE, nil, nil)
-	s.personal = true
+	s.personal, s.alone = true, true
 	s.choose(x)
 	defer s.Close()
 	ctx, cancel := context.WithCancel(ctx)
@@ -533,7 +533,7 @@ func (b *Backend) listenOnce(ctx context.Context, client *edge.Session, want Wis
 		mcp.Raw("notifications", want.text()))
 	id := []byte(`"listen"`)
 	o := outgoing{
-		method: "POST", version: mcp.V2607, rpc: "subscriptions/listen", x: b.on(client.Who()),
+		method: "POST", version: mcp.V2607, rpc: "subscriptions/listen", x: b.on(client.Who()), forward: client.Forward,
 		body: mcp.AppendRequest(nil, id, "subscriptions/listen", params),
 	}
 	m := new(mcp.Message)

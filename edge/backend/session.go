@@ -20,6 +20,7 @@ type session struct {
 	b        *Backend
 	sse      bool          // over HTTP with SSE
 	client   *edge.Session // whose it is; nil for one of the edge's own
+	alone    bool          // one client alone has it
 	personal bool          // without a client's session, all that goes over it is of one principal all the same
 	caps     []byte        // JSON text: what is declared to the server
 	first    uint64        // before the numbers of its requests
@@ -51,21 +52,26 @@ type session struct {
 	early *lines      // a stream to a local server that is open before the session is; nil for none
 	lost  atomic.Bool // the process that it had for itself has ended
 
-	chosen atomic.Pointer[edge.Exchange] // stands for the exchange of what belongs to none: it has the credential that was chosen last, and the user; nil for the configured one, which is of nobody
+	chosen atomic.Pointer[edge.Exchange] // stands for the exchange of what belongs to none: it has the credential that was chosen last, the user, and the header lines of a session's only client; nil for the configured credential, which is of nobody
 }
 
 // choose has what belongs to no exchange of the session's own go with the
-// credential that x has, where that is not the same for all.
+// credential that x has, where that is not the same for all, and with the header
+// lines that x forwards, where one client alone has the session.
 func (s *session) choose(x *edge.Exchange) {
-	if x.Chosen == nil && !s.b.Personal() {
+	is, lines := s.chosen.Load(), x.Forward
+	if !s.alone {
+		lines = nil
+	}
+	if x.Chosen == nil && !s.b.Personal() && len(lines) == 0 && (is == nil || len(is.Forward) == 0) {
 		return
 	}
 	who := x.Identity
 	if s.client == nil && !s.personal { // anybody's: what it does for itself it does for nobody
 		who = nil
 	}
-	if is := s.chosen.Load(); is == nil || is.Chosen != x.Chosen || is.Identity != who {
-		s.chosen.Store(&edge.Exchange{Server: x.Server, Era: x.Era, Identity: who, Chosen: x.Chosen})
+	if is == nil || is.Chosen != x.Chosen || is.Identity != who || !slices.Equal(is.Forward, lines) {
+		s.chosen.Store(&edge.Exchange{Server: x.Server, Era: x.Era, Identity: who, Chosen: x.Chosen, Forward: slices.Clone(lines)})
 	}
 }
 
@@ -74,6 +80,7 @@ func newSession(b *Backend, sse bool, client *edge.Session, caps []byte) *sessio
 		caps = []byte("{}")
 	}
 	s := &session{b: b, sse: sse, client: client, caps: caps, first: startOfNumbers(), opening: make(chan struct{}, 1)}
+	s.alone = s.isClients() && !s.several()
 	s.ids.Store(s.first)
 	return s
 }
@@ -108,6 +115,9 @@ func (s *session) outgoing(l *link, body []byte) outgoing {
 	o := outgoing{
 		method: "POST", session: l.id, body: body, x: s.chosen.Load(),
 		silence: s.b.Silence, now: now, until: now.Add(s.b.Cap),
+	}
+	if o.x != nil {
+		o.forward = o.x.Forward
 	}
 	if l.version != mcp.V2503 && l.version != mcp.V2024 {
 		o.version = l.version
@@ -249,7 +259,7 @@ func (s *session) once(ctx context.Context, l *link, x *edge.Exchange) (*edge.Re
 	c.on(nil)
 	if err != nil {
 		if errors.Is(err, errCut) && c.place.id != "" {
-			err = s.resume(ctx, l, c, &c.place, o.until, &answer.Message)
+			err = s.resume(ctx, l, c, x, o.until, &answer.Message)
 		}
 		if err != nil {
 			return s.failed(ctx, l, c, x, err)
@@ -281,7 +291,8 @@ const (
 // basic/transports, sending messages, item 6), and a stream whose connection
 // broke is taken up in the same way (resumability and redelivery). The call ends
 // at until, however often that is.
-func (s *session) resume(ctx context.Context, l *link, c *call, at *place, until time.Time, answer *mcp.Message) error {
+func (s *session) resume(ctx context.Context, l *link, c *call, x *edge.Exchange, until time.Time, answer *mcp.Message) error {
+	at := &c.place
 	for left := resumes; ; left-- {
 		wait := resumeWait
 		if at.retry > 0 {
@@ -299,6 +310,7 @@ func (s *session) resume(ctx context.Context, l *link, c *call, at *place, until
 		at.again = true
 		o := s.outgoing(l, nil)
 		o.method, o.last, o.place, o.until, o.silence = "GET", at.id, at, until, s.b.silence(c.client)
+		o.x, o.forward = x, x.Forward
 		r, _, err := s.b.peer.send(ctx, &o)
 		switch {
 		case err == nil:

@@ -29,6 +29,9 @@ func (s *session) dialSSE(ctx context.Context) (*sseLink, error) {
 	life, end := context.WithCancel(s.b.life)
 	stop := context.AfterFunc(ctx, end)
 	o := &outgoing{method: "GET", silence: s.b.Silence, x: s.chosen.Load()}
+	if o.x != nil {
+		o.forward = o.x.Forward
+	}
 	r, _, err := s.b.peer.send(life, o)
 	if err != nil {
 		end()

@@ -244,6 +244,103 @@ func TestHeadersOfTheClientStay(t *testing.T) {
 	}
 }
 
+// What the manifest forwards of a client's header goes with all that its session with a backend
+// carries, from the opening to the end, and with nothing of a session that several share.
+func TestForwardedHeadersOfASession(t *testing.T) {
+	t.Parallel()
+	for _, era := range []edgetest.Era{edgetest.Legacy, edgetest.SSE} {
+		t.Run(era.String(), func(t *testing.T) {
+			t.Parallel()
+			back := edgetest.NewServer(t, era)
+			e := edgetest.Start(t, edgetest.Manifest(back, "passthroughHeaders: [X-Tenant]"))
+			back.Await("notifications/initialized", 1)
+			back.Forget()
+			c := e.NewClient()
+			c.Header.Set("X-Tenant", "blue")
+			s := c.Initialize(`{"roots":{"listChanged":true},"sampling":{}}`)
+			stream := s.Listen() // which opens the session at the backend, before any call
+			defer stream.Close()
+			back.Await("notifications/initialized", 1)
+			if era == edgetest.Legacy {
+				back.Await("GET", 1)
+			}
+			s.Notify("notifications/roots/list_changed", "")
+			want := []string{"initialize", "notifications/initialized", "tools/call", "notifications/roots/list_changed", "notifications/cancelled"}
+			entered := make(chan struct{}, 1)
+			back.Once("tools/call", func(c *edgetest.Call) {
+				c.Progress(1)
+				entered <- struct{}{}
+				c.Wait(nil)
+			})
+			r := s.Request("2", "tools/call", `{"name":"echo","arguments":{},"_meta":{"progressToken":1}}`)
+			edgetest.Receive(t, entered, "the call")
+			s.Notify("notifications/cancelled", `{"requestId":2}`)
+			r.Rest()
+			back.Await("notifications/cancelled", 1)
+			if era == edgetest.Legacy {
+				back.Once("tools/call", func(c *edgetest.Call) {
+					c.Ask("7", "sampling/createMessage", `{"messages":[],"maxTokens":1}`)
+					c.Result(`{"content":[]}`)
+				})
+				r := s.Call("1", "echo", "{}")
+				s.Reply(r.NextMessage().ID, `{"role":"assistant","content":{"type":"text","text":"x"},"model":"m"}`)
+				r.Rest()
+				back.Once("tools/call", func(c *edgetest.Call) { c.Raw("id: 1\nretry: 10\ndata: \n\n") })
+				back.Once("GET", func(c *edgetest.Call) {
+					id := string(back.Requests("tools/call")[2].Message.ID)
+					c.Raw("data: {\"jsonrpc\":\"2.0\",\"id\":" + id + ",\"result\":{\"content\":[]}}\n\n")
+				})
+				s.Call("3", "echo", "{}").Result()
+				if n := back.Count("GET"); n != 2 {
+					t.Errorf("%d times GET", n)
+				}
+				s.Delete()
+				back.Await("DELETE", 1)
+				want = append(want, "response", "GET", "DELETE")
+			}
+			for _, kind := range want {
+				if back.Count(kind) == 0 {
+					t.Errorf("no %s", kind)
+				}
+			}
+			for _, r := range back.Requests("") {
+				if got := r.Header.Get("X-Tenant"); got != "blue" && r.Kind != "ping" { // by which the edge looks after it
+					t.Errorf("%s: X-Tenant %q", r.Kind, got)
+				}
+			}
+
+			// What comes last holds, and what no longer comes is no longer sent.
+			for _, tenant := range []string{"green", ""} {
+				c := e.NewClient()
+				c.Header.Set("X-Tenant", "blue")
+				s := c.Initialize("")
+				s.Call("1", "echo", "{}").Result()
+				if c.Header.Set("X-Tenant", tenant); tenant == "" {
+					c.Header.Del("X-Tenant")
+				}
+				s.Call("2", "echo", "{}").Result()
+				back.Forget()
+				s.Notify("notifications/roots/list_changed", "")
+				if got := back.Await("notifications/roots/list_changed", 1).Header.Get("X-Tenant"); got != tenant {
+					t.Errorf("X-Tenant %q, want %q", got, tenant)
+				}
+			}
+
+			// Modern clients share a session.
+			back.Forget()
+			c.Modern("1", "tools/call", edgetest.CallParams("echo", "{}"), `"`+edgetest.LogLevel+`":"info"`).Result()
+			if back.Count("initialize") != 1 || back.Count("tools/call") != 1 {
+				t.Errorf("%d sessions, %d calls", back.Count("initialize"), back.Count("tools/call"))
+			}
+			for _, r := range back.Requests("") {
+				if got := r.Header.Get("X-Tenant"); (got != "") != (r.Kind == "tools/call") {
+					t.Errorf("%s in a session of several: X-Tenant %q", r.Kind, got)
+				}
+			}
+		})
+	}
+}
+
 // Headers that mirror a tool's parameters go on as they are between modern
 // client and backend.
 func TestParameterHeadersPass(t *testing.T) {

@@ -3,6 +3,7 @@ package serve
 import (
 	"bytes"
 	"context"
+	"slices"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
@@ -70,9 +71,14 @@ func (e *Edge) introduce(x *exchange, store *session.Store, id string) (*session
 		r, err := edge.Reply(m, mcp.Initialized(version, offered, x.server.info, instructions))
 		return nil, r, err
 	}
+	if x.server.passes != nil {
+		if err := x.server.passes.Judge(&x.Exchange); err != nil {
+			return nil, nil, err
+		}
+	}
 	s, err := e.sessions.Begin(session.Beginning{
 		ID: id, Store: store, Server: x.server.Name, Owner: x.Identity.Principal(), Holder: edge.Holder(x.Identity, x.Head.Remote),
-		Version: version, Info: bytes.Clone(info), Capabilities: bytes.Clone(caps),
+		Version: version, Info: bytes.Clone(info), Capabilities: bytes.Clone(caps), Forward: slices.Clone(x.Forward),
 		Judge: x.judge,
 	})
 	if err != nil {

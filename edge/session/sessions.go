@@ -186,6 +186,7 @@ type Beginning struct {
 
 	Server, Owner, Holder, Version string
 	Info, Capabilities             []byte // JSON text; Info is nil if the client gave none
+	Forward                        []edge.Header
 
 	// Judge says whether the session may begin, before anybody can find it. What it says of
 	// the session goes into the store with it. nil: it may.
@@ -207,6 +208,7 @@ func (ss *Sessions) Begin(b Beginning) (*Session, error) {
 		return nil, err
 	}
 	s := ss.make(now, id, b.Server, b.Owner, b.Version, b.Info, b.Capabilities)
+	s.Forward = b.Forward
 	if b.ID != "" && b.Store != nil {
 		err = ss.begun(b.Store, b.ID)
 	}

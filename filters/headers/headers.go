@@ -116,7 +116,7 @@ func (p *Part) Open(edge.Env) (edge.Filter, error) {
 	return func(next edge.Handler) edge.Handler {
 		return edge.HandlerFunc(func(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
 			if len(x.Forward) > 0 {
-				if err := p.judge(x); err != nil {
+				if err := p.Judge(x); err != nil {
 					return nil, err
 				}
 			}
@@ -125,8 +125,9 @@ func (p *Part) Open(edge.Env) (edge.Filter, error) {
 	}, nil
 }
 
-// judge leaves in x.Forward only the lines that may pass.
-func (p *Part) judge(x *edge.Exchange) error {
+// Judge leaves in x.Forward only the lines that may pass. The error is Invalid where they are more
+// than the bounds, or one has a control character.
+func (p *Part) Judge(x *edge.Exchange) error {
 	x.Forward = slices.DeleteFunc(x.Forward, func(l edge.Header) bool {
 		return !slices.ContainsFunc(p.allow, func(n string) bool { return len(n) == len(l.Name) && equal(n, []byte(l.Name)) })
 	})
