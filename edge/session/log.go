@@ -91,7 +91,7 @@ func (s *Session) OpenLog(request []byte) *Log {
 		return l
 	}
 	if len(s.logs) == logStreams {
-		s.dropLog(0)
+		s.dropLog(s.oldest(nil))
 	}
 	s.logs = append(s.logs, l)
 	return l
@@ -129,20 +129,44 @@ func (s *Session) dropOld(before time.Time) {
 	}
 }
 
-// room makes room for n bytes by forgetting the oldest streams of the session. It reports
-// false if that is not enough.
+// oldest returns the index of the log that is forgotten first: the oldest of a stream that has
+// ended, else the oldest of all, but not keep. It is -1 without one. s.mu is held.
+func (s *Session) oldest(keep *Log) int {
+	at := -1
+	for i, l := range s.logs {
+		if l == keep {
+			continue
+		}
+		l.mu.Lock()
+		done := l.done
+		l.mu.Unlock()
+		if done {
+			return i
+		}
+		if at < 0 {
+			at = i
+		}
+	}
+	return at
+}
+
+// room makes room for n bytes by forgetting other streams of the session, as oldest has it. It
+// reports false if that is not enough, and forgets none where it could not be.
 func (s *Session) room(n int, keep *Log) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !slices.Contains(s.logs, keep) {
 		return false // nobody can resume it any longer
 	}
+	keep.mu.Lock()
+	own := keep.size
+	keep.mu.Unlock()
+	if own+n > logBytes {
+		return false
+	}
 	for s.logged+n > logBytes {
-		i := 0
-		if i < len(s.logs) && s.logs[i] == keep {
-			i++
-		}
-		if i >= len(s.logs) {
+		i := s.oldest(keep)
+		if i < 0 {
 			return false
 		}
 		s.dropLog(i)

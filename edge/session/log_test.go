@@ -51,6 +51,54 @@ func TestZ06ForgottenLogs(t *testing.T) {
 	}
 }
 
+// What is larger than all logs of a session may be costs none of them, and streams that have
+// ended make room before those whose calls are under way.
+func TestLogsThatGoFirst(t *testing.T) {
+	kept := func(s *Session, l *Log) bool {
+		found, _ := s.Find(l.id(1))
+		return found != nil
+	}
+	t.Run("too large", func(t *testing.T) {
+		_, s, first := sessionWithLog(t)
+		first.Add(make([]byte, 10))
+		for _, sizes := range [][]int{{logBytes + 1}, {200 << 10, 100 << 10}} {
+			large := s.OpenLog(nil)
+			for _, n := range sizes {
+				large.Add(make([]byte, n))
+			}
+			if !kept(s, first) || len(large.events) != 0 {
+				t.Errorf("%d bytes: another log is kept: %t; %d events of this one", sizes, kept(s, first), len(large.events))
+			}
+		}
+	})
+	t.Run("ended first", func(t *testing.T) {
+		_, s, going := sessionWithLog(t)
+		ended := s.OpenLog(nil)
+		for _, l := range []*Log{going, ended} {
+			l.Add(make([]byte, 100<<10))
+		}
+		ended.Finish(time.Now(), true)
+		s.OpenLog(nil).Add(make([]byte, 100<<10))
+		if !kept(s, going) || kept(s, ended) {
+			t.Errorf("for bytes: the call under way is kept: %t, the one that has ended: %t", kept(s, going), kept(s, ended))
+		}
+		second := s.OpenLog(nil)
+		second.Add(make([]byte, 10))
+		second.Finish(time.Now(), true)
+		for len(s.logs) < logStreams {
+			s.OpenLog(nil)
+		}
+		s.OpenLog(nil)
+		if !kept(s, going) || kept(s, second) || len(s.logs) != logStreams {
+			t.Errorf("for streams: the call under way is kept: %t, the one that has ended: %t", kept(s, going), kept(s, second))
+		}
+		s.OpenLog(nil)
+		if kept(s, going) {
+			t.Error("where all calls are under way the oldest goes")
+		}
+	})
+}
+
 // slowReader is a client that is back, and takes an event when it is let.
 type slowReader struct {
 	let  chan bool
