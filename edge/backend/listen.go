@@ -488,7 +488,7 @@ func (b *Backend) listenModern(ctx context.Context, client *edge.Session, out ed
 			}
 			return nil
 		}
-		if time.Since(began) > time.Minute {
+		if !now.refused() && time.Since(began) > time.Second { // as behind a proxy that cuts every stream after a while
 			wait = 100 * time.Millisecond
 		}
 		select {

@@ -4,9 +4,31 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-edge/weir/edge/edgetest"
 )
+
+// A modern backend behind a proxy that cuts its streams after a while is listened to again at once
+// each time.
+func TestListeningThatIsCut(t *testing.T) {
+	t.Parallel()
+	back, _, c := start(t, edgetest.Modern)
+	back.Always("subscriptions/listen", func(c *edgetest.Call) {
+		c.Notify("notifications/subscriptions/acknowledged", `{"notifications":{"toolsListChanged":true}}`)
+		over := make(chan struct{})
+		time.AfterFunc(1100*time.Millisecond, func() { close(over) })
+		c.Wait(over)
+	})
+	stream := c.Initialize("").Listen()
+	defer stream.Close()
+	back.Await("subscriptions/listen", 1)
+	began := time.Now()
+	back.Await("subscriptions/listen", 7)
+	if took := time.Since(began); took > edgetest.Allowed(10*time.Second) {
+		t.Errorf("six streams, which have 1.1 s each, took %s", took)
+	}
+}
 
 // A client's session subscribes to so many resources, and to URIs of so much
 // text; what it gives up makes room again, and what a backend refuses takes none.
