@@ -68,7 +68,7 @@ func (e *Edge) introduce(x *exchange, store *session.Store, id string) (*session
 	}
 	if x.server.stateless != nil {
 		offered, instructions := x.server.Offer(&x.Call, mcp.Legacy)
-		r, err := edge.Reply(m, mcp.Initialized(version, offered, x.server.info, instructions))
+		r, err := edge.Reply(m, mcp.Initialized(version, untold(offered), x.server.info, instructions))
 		return nil, r, err
 	}
 	if x.server.passes != nil {

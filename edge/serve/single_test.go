@@ -156,8 +156,14 @@ func TestStateless(t *testing.T) {
 			if r.Status != 200 || r.Header.Get("Mcp-Session-Id") != "" || !strings.Contains(string(r.Body), "protocolVersion") {
 				t.Fatalf("initialize: status %d, %v: %s", r.Status, r.Header, r.Body)
 			}
+			if strings.Contains(string(r.Body), "listChanged") || strings.Contains(string(r.Body), "subscribe") || !strings.Contains(string(r.Body), `"resources":{}`) {
+				t.Errorf("what nobody could be told is offered: %s", r.Body)
+			}
 			if r := c.Post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`); r.Status != 202 {
 				t.Errorf("notification: status %d", r.Status)
+			}
+			if r := c.Post(`{"jsonrpc":"2.0","id":8,"method":"logging/setLevel","params":{"level":"debug"}}`); r.Result() != "{}" {
+				t.Errorf("level: %s", r.Body)
 			}
 			for id := range 3 {
 				if r := e.NewClient().Post(strings.Replace(echo, `"id":1`, fmt.Sprintf(`"id":%d`, id+10), 1)); r.Status != 200 || r.Message().Error != nil {
@@ -189,6 +195,14 @@ func TestStateless(t *testing.T) {
 				if r.Status != want || want == 200 && (strings.Count(string(r.Body), `"result"`) != 1 || strings.Count(string(r.Body), "-32601") != 1) {
 					t.Errorf("batch of %q: status %d: %s", version, r.Status, r.Body)
 				}
+			}
+			for _, call := range back.Requests("tools/call") {
+				if level := edgetest.Member(string(call.Message.Params), "_meta", edgetest.LogLevel); level != "" {
+					t.Errorf("a client's log level %s is that of others", level)
+				}
+			}
+			if n := back.Count("logging/setLevel"); n != 0 {
+				t.Errorf("a client set the log level for others %d times", n)
 			}
 			if era != edgetest.Modern && back.Count("initialize") > 3 { // the edge's own, that of the legacy clients, that of the modern ones
 				t.Errorf("%d sessions at the backend", back.Count("initialize"))

@@ -43,6 +43,17 @@ func (e *Edge) withoutSession(req *request, x *exchange) {
 	x.recycle()
 }
 
+// untold returns what a server offers without what it would tell outside of calls: JSON text.
+func untold(offered []byte) []byte {
+	var set []mcp.Member
+	for _, name := range []string{"tools", "prompts", "resources"} {
+		if of := mcp.Lookup(offered, name); of != nil {
+			set = append(set, mcp.Raw(name, mcp.Change(of, []string{"listChanged", "subscribe"})))
+		}
+	}
+	return mcp.Change(offered, nil, set...)
+}
+
 // pooledFor returns the session of the principal of a request, and begins it where there is
 // none.
 func (e *Edge) pooledFor(req *request) (*session.Session, error) {
