@@ -40,6 +40,10 @@ type task struct {
 	kept    time.Time // when it was last written to the store; zero without a store
 }
 
+// ofSeveral stands for the backend of a task whose id several backends have given one owner. Nobody
+// knows which of them is meant, so that it is none's.
+const ofSeveral = "?"
+
 // taskFor is how long a store keeps a task after it was last used.
 const taskFor = time.Hour
 
@@ -47,10 +51,16 @@ const taskFor = time.Hour
 // for other replicas.
 func (s *Server) began(x *edge.Exchange, id string) {
 	owner, backend := taskOwner(x), x.Target.Backend
+	if s.only == nil && s.o.Store != nil {
+		_, _ = s.taskAt(x, id) // another edge may have had it of another backend
+	}
 	for _, old := range s.tasks.add(owner, id, backend) {
 		if s.o.Store != nil && !old.kept.IsZero() {
 			_ = s.o.Store.Delete(context.Background(), s.taskKey(old.key.owner, old.key.id)) // it is forgotten there in any case
 		}
+	}
+	if now, _, known := s.tasks.find(owner, id); known {
+		backend = now
 	}
 	s.tell(owner, id, backend)
 }
@@ -87,8 +97,8 @@ func (s *Server) taskAt(x *edge.Exchange, id string) (*edge.Target, error) {
 		return nil, relay.ErrAway()
 	}
 	at := s.targets[string(name)]
-	if at != nil {
-		s.tasks.add(owner, id, at.Backend)
+	if at != nil || string(name) == ofSeveral {
+		s.tasks.add(owner, id, string(name))
 	}
 	return at, nil
 }
@@ -190,7 +200,9 @@ func (t *tasks) add(owner, id, backend string) (forgotten []*task) {
 		t.byID = make(map[taskKey]*list.Element)
 	}
 	if e := t.byID[key]; e != nil {
-		t.used(e).backend = backend
+		if one := t.used(e); one.backend != backend {
+			one.backend = ofSeveral
+		}
 		return nil
 	}
 	one := &task{key: key, backend: backend}
@@ -251,11 +263,11 @@ func (s *Server) Tasks() []Task {
 
 // TakeTask remembers a task. It reports false if there is no such backend.
 func (s *Server) TakeTask(t Task) bool {
-	at := s.targets[t.Backend]
-	if at != nil {
-		s.tasks.add(t.Owner, t.ID, at.Backend)
+	known := s.targets[t.Backend] != nil || t.Backend == ofSeveral
+	if known {
+		s.tasks.add(t.Owner, t.ID, t.Backend)
 	}
-	return at != nil
+	return known
 }
 
 // ShareTasks makes the tasks that another server remembers this one's, too, which stands in

@@ -1,9 +1,67 @@
 package route
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"testing"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/backend"
 )
+
+// shelf is a store of values without a lifetime.
+type shelf struct {
+	edge.Store
+	values map[string]string
+}
+
+func (s shelf) Get(_ context.Context, key string) ([]byte, error) {
+	if v, ok := s.values[key]; ok {
+		return []byte(v), nil
+	}
+	return nil, nil
+}
+
+func (s shelf) Put(_ context.Context, key string, value []byte, _ time.Duration) error {
+	s.values[key] = string(value)
+	return nil
+}
+
+// Edges that share a store know of each other's tasks that an id is of two backends, and so does
+// the process that stands in for one.
+func TestTasksOfOneIDAtTwoEdges(t *testing.T) {
+	store := shelf{values: make(map[string]string)}
+	begin := func() *Server {
+		s := New(Options{Name: "s", Store: store, Now: time.Now})
+		for _, name := range []string{"a", "b"} {
+			s.Add(&backend.Backend{Config: backend.Config{Name: name}})
+		}
+		return s
+	}
+	x := func(at string) *edge.Exchange { return &edge.Exchange{Target: &edge.Target{Backend: at}} }
+	one, two, later, heir := begin(), begin(), begin(), begin()
+	one.began(x("a"), "t1")
+	one.began(x("a"), "t1") // which is the same
+	if at, err := two.taskAt(x(""), "t1"); err != nil || at == nil || at.Backend != "a" {
+		t.Errorf("%+v, %v", at, err)
+	}
+	begin().began(x("b"), "t1")
+	if at, err := later.taskAt(x(""), "t1"); err != nil || at != nil {
+		t.Errorf("a task of two backends is asked for at %+v, %v", at, err)
+	}
+	later.began(x("b"), "t1")
+	before := maps.Clone(store.values)
+	for _, task := range later.Tasks() {
+		if !heir.TakeTask(task) {
+			t.Errorf("%+v is not taken", task)
+		}
+	}
+	if at, err := heir.taskAt(x(""), "t1"); err != nil || at != nil || !maps.Equal(store.values, before) {
+		t.Errorf("the process that stands in asks %+v, %v", at, err)
+	}
+}
 
 // TestZ40Tasks: of one owner so many tasks are remembered, the last used, and what
 // is forgotten is told, so that the store forgets it, too; nobody loses a task to

@@ -97,6 +97,44 @@ func TestTasksOfABareServer(t *testing.T) {
 	}
 }
 
+// TestTasksOfOneID: where two backends give one client the same task id, neither of them is asked
+// about the task that may be the other's.
+func TestTasksOfOneID(t *testing.T) {
+	t.Parallel()
+	for _, era := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
+		t.Run(era.String(), func(t *testing.T) {
+			t.Parallel()
+			one, two := edgetest.NewServer(t, era), edgetest.NewServer(t, era)
+			for _, s := range []*edgetest.Server{one, two} {
+				offers(s, "echo")
+				beginsTasks(s, era)
+			}
+			e := edgetest.Start(t, group(map[string]*edgetest.Server{"one": one, "two": two}, bestEffort))
+			f := &front{Edge: e, client: e.NewClient()}
+			c := f.callerOf(t, era, "")
+			begin := func(id, tool string) {
+				c.request(t, id, "tools/call", edgetest.CallParams(tool, "{}")).Result()
+			}
+			begin("1", "one_echo")
+			c.request(t, "2", "tasks/get", `{"taskId":"t1"}`).Result()
+			if n := one.Count("tasks/get"); n != 1 {
+				t.Errorf("%d times tasks/get", n)
+			}
+			begin("3", "two_echo")
+			for _, method := range []string{"tasks/get", "tasks/cancel"} {
+				if m := c.request(t, "4", method, `{"taskId":"t1"}`).Message(); m.Error == nil || m.Error.Code != -32602 || m.Error.Message != "task not found" {
+					t.Errorf("%s: %+v", method, m)
+				}
+			}
+			begin("5", "one_echo")
+			c.request(t, "6", "tasks/get", `{"taskId":"t2"}`).Result()
+			if a, b := one.Count("tasks/get"), two.Count("tasks/get")+one.Count("tasks/cancel")+two.Count("tasks/cancel"); a != 2 || b != 0 {
+				t.Errorf("one was asked %d times, and %d times what may be another's", a, b)
+			}
+		})
+	}
+}
+
 // TestTasksAfterAReload: the tasks that clients have begun are theirs when their server is
 // served from another manifest.
 func TestTasksAfterAReload(t *testing.T) {
