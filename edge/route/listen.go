@@ -10,6 +10,7 @@ import (
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/relay"
 )
 
 // A modern client hears of changes on the stream of its subscriptions/listen.
@@ -259,7 +260,7 @@ func (h *hub) subscribe(ctx context.Context, r resourceAt, method string) error 
 	if b == nil || ear == nil {
 		return edge.Errorf(edge.NotFound, "subscribe", "no backend %q", r.backend)
 	}
-	m, err := mcp.Decode(mcp.AppendRequest(nil, mcp.Quote("weir-"+method+"-"+r.uri), method, append(mcp.AppendString([]byte(`{"uri":`), r.uri), '}')))
+	m, err := mcp.Decode(mcp.AppendRequest(nil, mcp.Quote("weir-"+relay.NewName()), method, append(mcp.AppendString([]byte(`{"uri":`), r.uri), '}')))
 	if err != nil {
 		return err
 	}

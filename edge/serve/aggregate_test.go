@@ -242,8 +242,9 @@ func TestAggregateAsks(t *testing.T) {
 func TestAggregateResources(t *testing.T) {
 	t.Parallel()
 	a, b := edgetest.NewServer(t, edgetest.Legacy), edgetest.NewServer(t, edgetest.Modern)
+	long := strings.Repeat("/long", 240)
 	for s, uri := range map[*edgetest.Server]string{a: "test://a", b: "test://b"} {
-		list := `{"resources":[{"uri":"` + uri + `","name":"r"}]`
+		list := `{"resources":[{"uri":"` + uri + `","name":"r"},{"uri":"` + uri + long + `","name":"l"}]`
 		if s.Era == edgetest.Modern {
 			list += `,"resultType":"complete","ttlMs":1000,"cacheScope":"public"`
 		}
@@ -320,6 +321,11 @@ func TestAggregateResources(t *testing.T) {
 	}
 	two.Close()
 	a.Await("resources/unsubscribe", 1)
+	three := c.request(t, "3", "subscriptions/listen", `{"notifications":{"resourceSubscriptions":["test://a`+long+`"]}}`)
+	if got := edgetest.Member(string(three.NextMessage().Params), "notifications", "resourceSubscriptions"); got != `["test://a`+long+`"]` {
+		t.Errorf("a long URI: %s", got)
+	}
+	three.Close()
 }
 
 // TestAggregateBackendDown has a backend that is away cost the others nothing.
