@@ -228,18 +228,19 @@ func TestClientThatTakesNoStream(t *testing.T) {
 			c.Result(`{"resultType":"complete","content":[]}`)
 		})
 		body, head := c.message("1", "tools/call", edgetest.CallParams("echo", "{}"), `"progressToken":1`)
-		for _, accept := range []string{"application/json", "*/*", ""} {
+		for _, accept := range []string{"application/json", "*/*", "", "application/json, text/event-stream;q=0", "application/json,text/event-stream; charset=utf-8 ; Q=0.000", "Text/*;q=0,*/*"} {
 			r := c.Post(body, append(head, "Accept", accept)...)
 			if r.Status != 200 || r.Stream() || r.Message().Error != nil {
 				t.Errorf("Accept %q: status %d, stream %t: %s", accept, r.Status, r.Stream(), r.Body)
 			}
 		}
-		r := c.Post(body, append(head, "Accept", "text/event-stream")...)
-		if all := r.Rest(); len(all) != 2 {
-			t.Errorf("%d events", len(all))
+		for _, accept := range []string{"text/event-stream", "text/event-stream;q=0.001", "application/json;q=0, TEXT/event-stream ;q=1, */*"} {
+			if all := c.Post(body, append(head, "Accept", accept)...).Rest(); len(all) != 2 {
+				t.Errorf("Accept %q: %d events", accept, len(all))
+			}
 		}
 		f.back.Always("tools/call", func(c *edgetest.Call) { c.Result(`{"content":[]}`) })
-		r = c.Post(body, append(head, "Accept", "text/event-stream")...)
+		r := c.Post(body, append(head, "Accept", "application/json;q=0.0, text/event-stream")...)
 		if all := r.Rest(); len(all) != 1 || edgetest.Parse(t, all[0].Data).Result == nil {
 			t.Errorf("stream alone: %s", all)
 		}

@@ -252,6 +252,8 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		{"compressed body, modern", "POST", "/mcp", ping, append([]string{"Content-Encoding", "deflate"}, modern...), 415},
 
 		{"GET without text/event-stream", "GET", "/mcp", "", append([]string{"Accept", "application/json"}, legacy...), 406},
+		{"GET with text/event-stream of no weight", "GET", "/mcp", "", append([]string{"Accept", "text/event-stream; Q=0.0, */*"}, legacy...), 406},
+		{"GET of the older transport with text/event-stream of no weight", "GET", "/sse", "", []string{"Accept", "text/event-stream;q=0, */*"}, 406},
 		{"GET without Accept", "GET", "/mcp", "", legacy, 406},
 		{"GET of a modern client", "GET", "/mcp", "", append([]string{"Accept", "text/event-stream"}, modern...), 405},
 		{"DELETE of a modern client", "DELETE", "/mcp", "", modern, 405},

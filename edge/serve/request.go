@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bytes"
+	"strconv"
 	"strings"
 
 	"github.com/valyala/fasthttp"
@@ -119,19 +120,41 @@ func accepts(v []byte) accepted {
 	if string(v) == "application/json, text/event-stream" {
 		return takesJSON | takesStream // what the specification tells clients to send
 	}
-	var a accepted
+	var a, not accepted
 	for one := range bytes.SplitSeq(v, []byte{','}) {
-		media, _, _ := bytes.Cut(one, []byte{';'})
+		media, params, more := bytes.Cut(one, []byte{';'})
+		var is accepted
 		switch strings.ToLower(string(bytes.TrimSpace(media))) {
 		case "application/json", "application/*":
-			a |= takesJSON
+			is = takesJSON
 		case "text/event-stream", "text/*":
-			a |= takesStream
+			is = takesStream
 		case "*/*":
-			a |= takesAny
+			is = takesAny
+		}
+		if more && weighsNothing(params) {
+			not |= is
+		} else {
+			a |= is
 		}
 	}
+	if not&(takesJSON|takesStream) != 0 {
+		a &^= takesAny // it stands for what is not named
+	}
 	return a
+}
+
+// weighsNothing reports whether the parameters of a media type give it the weight 0: it is not
+// acceptable then (RFC 9110 §12.4.2).
+func weighsNothing(params []byte) bool {
+	for one := range bytes.SplitSeq(params, []byte{';'}) {
+		name, value, _ := bytes.Cut(one, []byte{'='})
+		if strings.EqualFold(string(bytes.TrimSpace(name)), "q") {
+			weight, err := strconv.ParseFloat(string(bytes.TrimSpace(value)), 64)
+			return err == nil && weight == 0
+		}
+	}
+	return false
 }
 
 // streamOnly reports whether a client takes an answer as a stream and not as
