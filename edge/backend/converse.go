@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"time"
 
@@ -313,10 +314,12 @@ func (r *reply) events(ctx context.Context, id []byte, m *mcp.Message, before fu
 		}
 		if at := r.ask.place; at != nil {
 			if e.HasID {
-				at.id = e.ID
+				if at.id = ""; visible(e.ID) { // else it could not be asked for in a header
+					at.id = e.ID
+				}
 			}
 			if e.Retry >= 0 {
-				at.retry = time.Duration(e.Retry) * time.Millisecond
+				at.retry = time.Duration(min(e.Retry, math.MaxInt32)) * time.Millisecond
 			}
 		}
 		if e.Type != "message" || len(e.Data) == 0 {

@@ -32,34 +32,32 @@ func (b *Backend) withParams(ctx context.Context, x *edge.Exchange, m *mcp.Messa
 	if b.Personal() || x.Chosen != nil && x.Chosen.Personal { // it answers users alone, each with a list of their own
 		who = principalOf(x.Identity)
 	}
-	r, err := b.modernCall(ctx, x, m, m.Raw, b.mirrored(who, m), translate)
+	headers, _ := b.mirrored(who, m)
+	r, err := b.modernCall(ctx, x, m, m.Raw, headers, translate)
 	if err != nil || r == nil || m.Method != "tools/call" || r.Code() != mcp.CodeHeaderMismatch {
 		return r, err
 	}
 	if err := b.learnParams(ctx, x, who); err != nil {
 		return nil, err
 	}
-	return b.modernCall(ctx, x, m, m.Raw, b.mirrored(who, m), translate)
+	headers, _ = b.mirrored(who, m)
+	return b.modernCall(ctx, x, m, m.Raw, headers, translate)
 }
 
 // mirrored returns the Mcp-Param headers of a call, by the lists that a principal
-// has had.
-func (b *Backend) mirrored(who principal, m *mcp.Message) []edge.Header {
-	if m.Method != "tools/call" {
-		return nil
-	}
-	if !b.params.any.Load() {
-		return nil
+// has had, and which of them are of strings.
+func (b *Backend) mirrored(who principal, m *mcp.Message) (out []edge.Header, texts []bool) {
+	if m.Method != "tools/call" || !b.params.any.Load() {
+		return nil, nil
 	}
 	known := b.params.of(who, m.Text("name"))
 	if len(known) == 0 {
-		return nil
+		return nil, nil
 	}
-	var out []edge.Header
 	arguments := m.Get("arguments").Of(m.Raw)
 	var all mcp.Outline // of arguments, where to walk through them for each header would take long
 	if len(known) > 2 && len(arguments) > 16<<10 && all.Read(arguments, mcp.Bounds{}) != nil {
-		return nil
+		return nil, nil
 	}
 	for _, p := range known {
 		var v []byte
@@ -76,8 +74,9 @@ func (b *Backend) mirrored(who principal, m *mcp.Message) []edge.Header {
 		default:
 			out = append(out, edge.Header{Name: mcp.HeaderParam + p.header, Value: string(v)})
 		}
+		texts = append(texts, v[0] == '"')
 	}
-	return out
+	return out, texts
 }
 
 // noIndex leads into no array: headers mirror what is reached through properties.
@@ -343,28 +342,29 @@ func (b *Backend) checkParams(x *edge.Exchange) error {
 	if m.Method != "tools/call" || x.Head.Remade {
 		return nil
 	}
-	for _, want := range b.mirrored(principalOf(x.Identity), m) {
+	wanted, texts := b.mirrored(principalOf(x.Identity), m)
+	for n, want := range wanted {
 		i := slices.IndexFunc(x.Head.Params, func(h edge.Header) bool { return strings.EqualFold(h.Name, want.Name) })
 		if i < 0 {
 			return edge.Errorf(edge.Mismatch, "check", "header %s is missing", want.Name)
 		}
-		if !sameParam(x.Head.Params[i].Value, want.Value) {
+		if !sameParam(x.Head.Params[i].Value, want.Value, texts[n]) {
 			return edge.Errorf(edge.Mismatch, "check", "header %s does not match the body", want.Name)
 		}
 	}
 	return nil
 }
 
-// sameParam compares two values of such a header. Integers are compared as
-// numbers.
-func sameParam(a, b string) bool {
+// sameParam compares two values of such a header. Numbers are compared as such, and
+// strings, which text says that they are, as they are.
+func sameParam(a, b string, text bool) bool {
 	x, err1 := mcp.DecodeHeader(a)
 	y, err2 := mcp.DecodeHeader(b)
 	if err1 != nil || err2 != nil {
 		return false
 	}
-	if x == y {
-		return true
+	if x == y || text {
+		return x == y
 	}
 	n, err1 := strconv.ParseFloat(x, 64)
 	o, err2 := strconv.ParseFloat(y, 64)

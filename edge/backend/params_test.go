@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
@@ -28,6 +29,30 @@ func listOf(t *testing.T, next string, size int, tools ...string) *mcp.Message {
 		t.Fatal(err)
 	}
 	return m
+}
+
+// A header of a number is compared as one, and that of a string byte for byte: else it would say
+// another argument than the tool gets.
+func TestParamsOfStringsAndNumbers(t *testing.T) {
+	b := &Backend{}
+	b.params.page(principal{}, nil, listOf(t, "", 1, "tool"))
+	for _, one := range []struct {
+		argument, header string
+		same             bool
+	}{
+		{`1`, "1", true}, {`1`, "1.0", true}, {`100`, "1e2", true}, {`1`, "2", false}, {`1`, "one", false},
+		{`"1"`, "1", true}, {`"1"`, "=?base64?MQ==?=", true}, {`"1"`, "1.0", false}, {`"1"`, "01", false}, {`"1e2"`, "100", false},
+		{`true`, "true", true}, {`true`, "false", false},
+	} {
+		m, err := mcp.Decode(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"tool","arguments":{"a":%s}}}`, one.argument))
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := &edge.Exchange{Request: m, Head: edge.Head{Params: []edge.Header{{Name: "Mcp-Param-H", Value: one.header}}}}
+		if err := b.checkParams(x); (err == nil) != one.same || err != nil && edge.KindOf(err) != edge.Mismatch {
+			t.Errorf("%s and %s: %v", one.argument, one.header, err)
+		}
+	}
 }
 
 func numbered(prefix string, n int) []string {

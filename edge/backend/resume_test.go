@@ -2,6 +2,7 @@ package backend_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -86,6 +87,57 @@ func TestCallCapOfAnInterruptedStream(t *testing.T) {
 	s := c.Initialize("")
 	if m := s.Call("1", "echo", "{}").Message(); m.Error == nil || m.Error.Code != 504 {
 		t.Errorf("%+v", m)
+	}
+}
+
+// A server that wants to be left alone for longer than its call may take is not asked before: the
+// call is over.
+func TestServerThatIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	back, _, c := start(t, edgetest.Legacy, edgetest.Settings(func(s *serve.Settings) { s.CallCap = 45 * time.Second }))
+	back.Always("tools/call", func(c *edgetest.Call) { c.Raw("id: 1\nretry: 50000\ndata: \n\n") })
+	if m := c.Initialize("").Call("1", "echo", "{}").Message(); m.Error == nil || m.Error.Code != 504 || back.Count("GET") != 0 {
+		t.Errorf("%+v after %d times GET", m, back.Count("GET"))
+	}
+}
+
+// How long a server wants to be left alone between its own streams holds until it says otherwise.
+func TestRetryOfTheOwnStream(t *testing.T) {
+	t.Parallel()
+	back, _, c := start(t, edgetest.Legacy)
+	introduced(back)
+	back.Once("GET", func(c *edgetest.Call) { c.Raw("retry: 700\n\n") })
+	ended, again := make(chan time.Time, 1), make(chan time.Time, 1)
+	back.Once("GET", func(c *edgetest.Call) {
+		c.Raw(":\n\n")
+		over := make(chan struct{})
+		time.AfterFunc(1100*time.Millisecond, func() { close(over) }) // so long that it is no stream that ends at once
+		c.Wait(over)
+		ended <- time.Now()
+	})
+	back.Once("GET", func(c *edgetest.Call) {
+		again <- time.Now()
+		c.Wait(nil)
+	})
+	defer c.Initialize("").Listen().Close()
+	was := edgetest.Receive(t, ended, "the end of the second stream")
+	if after := edgetest.Receive(t, again, "the third stream").Sub(was); after < 700*time.Millisecond {
+		t.Errorf("asked again after %s", after)
+	}
+}
+
+// The id of an event goes into a header only where it may stand there.
+func TestEventThatCannotBeNamed(t *testing.T) {
+	t.Parallel()
+	for name, id := range map[string]string{"control characters": "a\x01b", "spaces": "a b", "too long": strings.Repeat("a", 1025)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			back, _, c := start(t, edgetest.Legacy)
+			back.Always("tools/call", func(c *edgetest.Call) { c.Raw("id: " + id + "\nretry: 10\ndata: \n\n") })
+			if m := c.Initialize("").Call("1", "echo", "{}").Message(); m.Error == nil || m.Error.Code != 502 || back.Count("GET") != 0 {
+				t.Errorf("%+v after %d times GET", m, back.Count("GET"))
+			}
+		})
 	}
 }
 

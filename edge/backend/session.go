@@ -277,9 +277,8 @@ func (s *session) once(ctx context.Context, l *link, x *edge.Exchange) (*edge.Re
 
 const (
 	// resumeWait is how long a server whose stream ended early is left alone
-	// when it does not say, and resumeMost what it may say at most.
+	// when it does not say.
 	resumeWait = time.Second
-	resumeMost = 30 * time.Second
 
 	// resumes is how often a stream may end without a new event, or not be taken
 	// up at all, before its call is given up.
@@ -296,7 +295,7 @@ func (s *session) resume(ctx context.Context, l *link, c *call, x *edge.Exchange
 	for left := resumes; ; left-- {
 		wait := resumeWait
 		if at.retry > 0 {
-			wait = min(at.retry, resumeMost)
+			wait = at.retry
 		}
 		if time.Until(until) < wait {
 			return edge.Errorf(edge.Timeout, "resume", "%w", errCut)

@@ -348,7 +348,9 @@ func TestStreamThatIsNotFoundForAWhile(t *testing.T) {
 		back := edgetest.NewServer(t, edgetest.Legacy, func(s *edgetest.Server) { s.Sessionless = sessionless })
 		e := edgetest.Start(t, edgetest.Manifest(back))
 		introduced(back)
-		back.Once("GET", func(c *edgetest.Call) { c.Raw("retry: 20\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/one\"}\n\n") })
+		back.Once("GET", func(c *edgetest.Call) {
+			c.Raw("retry: 20\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/one\"}\n\n")
+		})
 		back.Once("GET", func(c *edgetest.Call) { c.Text(404, "", "") })
 		back.Once("GET", func(c *edgetest.Call) {
 			c.Raw("data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/two\"}\n\n")

@@ -96,10 +96,25 @@ func (b *Backend) sameOrigin(data string) (*peer, error) {
 		return nil, err
 	}
 	u, err := base.Parse(strings.TrimSpace(data))
-	if err != nil || u.Scheme != base.Scheme || u.Host != base.Host || u.User != nil {
+	if err != nil || origin(u) != origin(base) || u.User != nil {
 		return nil, edge.Errorf(edge.Unavailable, "endpoint", "named an endpoint of another origin")
 	}
+	u.Host = base.Host
 	return b.peer.at(u), nil
+}
+
+// origin is the origin of a URL: its scheme, its host without the case of letters, and its port
+// (RFC 6454 §4).
+func origin(u *url.URL) string {
+	port := u.Port()
+	switch {
+	case port != "":
+	case u.Scheme == "https":
+		port = "443"
+	case u.Scheme == "http":
+		port = "80"
+	}
+	return u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port
 }
 
 // incoming takes a message from the stream. One that has been let go may bring

@@ -103,7 +103,8 @@ var errMute = errors.New("the server has no stream of its own")
 // from the last event that was heard.
 func (s *session) readOwn(ctx context.Context, opened func(resumes bool)) error {
 	wait := 100 * time.Millisecond
-	var was *link // whose stream has been open
+	var was *link          // whose stream has been open
+	var told time.Duration // how long the server wants to be left alone between streams; 0 for unknown
 	for {
 		l, r, err := s.openStream(ctx)
 		switch {
@@ -143,7 +144,7 @@ func (s *session) readOwn(ctx context.Context, opened func(resumes bool)) error 
 			return errMute
 		default:
 			was = l
-			began, last, told := time.Now(), wait, false
+			began, last, tells := time.Now(), wait, false
 			wait = 100 * time.Millisecond
 			if opened != nil {
 				opened(s.lastHeard() != "")
@@ -156,7 +157,7 @@ func (s *session) readOwn(ctx context.Context, opened func(resumes bool)) error 
 					break
 				}
 				if e.Retry > 0 {
-					wait, told = min(time.Duration(e.Retry)*time.Millisecond, 30*time.Second), true
+					told, tells = time.Duration(min(e.Retry, ownRetryMost))*time.Millisecond, true
 				}
 				var gone error
 				for _, m := range messagesOf(e.Data) {
@@ -175,7 +176,10 @@ func (s *session) readOwn(ctx context.Context, opened func(resumes bool)) error 
 					s.hasHeard(e.ID)
 				}
 			}
-			if !told && time.Since(began) < time.Second {
+			if told > 0 {
+				wait = told
+			}
+			if !tells && time.Since(began) < time.Second {
 				wait = max(wait, last) // it may end each stream at once
 			}
 		}
@@ -184,9 +188,13 @@ func (s *session) readOwn(ctx context.Context, opened func(resumes bool)) error 
 			return nil
 		case <-time.After(wait):
 		}
-		wait = min(2*wait, 30*time.Second)
+		wait = max(told, min(2*wait, 30*time.Second))
 	}
 }
+
+// ownRetryMost is how long a server may want to be left alone before its own stream is asked for
+// again, in milliseconds: what it tells meanwhile nobody hears.
+const ownRetryMost = 5 * 60 * 1000
 
 // gone asks a server that answers GET with 404 whether it has lost the session, as that status says
 // (2025-11-25, basic/transports), or has no such route. said is false where it says neither.

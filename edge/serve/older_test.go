@@ -207,7 +207,7 @@ func TestEndpointOfAnotherOrigin(t *testing.T) {
 	t.Parallel()
 	thief := edgetest.NewServer(t, edgetest.Modern)
 	for _, endpoint := range []string{
-		"http://" + thief.Addr() + "/messages", "//" + thief.Addr() + "/messages", "https://HOST/messages", "http://user@HOST/messages", "http://localhost:1/messages", "ftp://HOST/x", "http://[::1/",
+		"http://" + thief.Addr() + "/messages", "//" + thief.Addr() + "/messages", "https://HOST/messages", "http://user@HOST/messages", "http://localhost:1/messages", "http://127.0.0.1/messages", "http://127.0.0.1:80/messages", "ftp://HOST/x", "http://[::1/",
 	} {
 		t.Run(endpoint, func(t *testing.T) {
 			t.Parallel()
