@@ -204,13 +204,11 @@ func (s *session) gone(ctx context.Context, l *link) (gone, said bool) {
 	}
 	_, _, err := s.roundTrip(ctx, l, "ping", nil)
 	var r *refusal
-	switch {
-	case err == nil, errors.As(err, &r) && r.code == mcp.CodeMethodNotFound:
+	if err == nil || errors.As(err, &r) && r.code == mcp.CodeMethodNotFound {
 		return false, true
-	case r != nil && r.lostSession():
-		return true, true
 	}
-	return false, false
+	lost := r != nil && r.lostSession()
+	return lost, lost
 }
 
 // messagesOf returns the messages of an event: one, or those of a batch (2025-03-26).
