@@ -2,10 +2,12 @@ package serve_test
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/source"
 )
 
 // odd is JSON that a decoder and an encoder would not give back as it was.
@@ -338,6 +340,42 @@ func TestForwardedHeadersOfASession(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A filter that keeps a header of clients from a backend keeps it from the session there, too, that is
+// opened for a stream, of which filters are not asked.
+func TestForwardedHeadersThatAFilterKeeps(t *testing.T) {
+	t.Parallel()
+	back := edgetest.NewServer(t, edgetest.Legacy)
+	manifest := `apiVersion: weir.dev/v1beta1
+kind: EdgeFilter
+metadata: {name: keeps}
+spec:
+  type: starlark
+  source:
+    inline: |
+      def on_upstream_request(c):
+          return del_header("x-tenant")
+` + strings.Replace(edgetest.Object("edgetest", back), "  config:\n", "  passthroughHeaders: [X-Tenant]\n  filterRefs: [{name: keeps}]\n  config:\n", 1)
+	opened := source.OpenWith(write(t, filepath.Join(t.TempDir(), "weir.yaml"), manifest))
+	if opened.Err() != nil {
+		t.Fatal(opened.Findings)
+	}
+	e := edgetest.StartPlan(t, opened.Plan, engine())
+	back.Await("notifications/initialized", 1)
+	back.Forget()
+	c := e.NewClient()
+	c.Header.Set("X-Tenant", "blue")
+	s := c.Initialize("")
+	stream := s.Listen()
+	defer stream.Close()
+	back.Await("GET", 1)
+	s.Call("1", "echo", "{}").Result()
+	for _, r := range back.Requests("") {
+		if got := r.Header.Get("X-Tenant"); got != "" {
+			t.Errorf("%s: X-Tenant %q", r.Kind, got)
+		}
 	}
 }
 

@@ -76,9 +76,13 @@ func (e *Edge) introduce(x *exchange, store *session.Store, id string) (*session
 			return nil, nil, err
 		}
 	}
+	var lines []edge.Header // of what belongs to no call
+	if x.server.Upstream == nil {
+		lines = slices.Clone(x.Forward) // else filters say at each call which backend receives which
+	}
 	s, err := e.sessions.Begin(session.Beginning{
 		ID: id, Store: store, Server: x.server.Name, Owner: x.Identity.Principal(), Holder: edge.Holder(x.Identity, x.Head.Remote),
-		Version: version, Info: bytes.Clone(info), Capabilities: bytes.Clone(caps), Forward: slices.Clone(x.Forward),
+		Version: version, Info: bytes.Clone(info), Capabilities: bytes.Clone(caps), Forward: lines,
 		Judge: x.judge,
 	})
 	if err != nil {
