@@ -191,16 +191,17 @@ const (
 // asking is a question of a server that waits for its answer.
 type asking struct {
 	id    []byte  // as the server knows it
+	token []byte  // by which the client may tell of its progress, JSON text; nil for none
 	calls []*call // it waits for as long as one of these is under way; nil for as long as the session
 	bytes int     // of it
 	end   context.CancelCauseFunc
 }
 
-// asks begins a question of an id and so many bytes. Its context ends with the calls that it may belong
+// asks begins a question of an id, a progress token and so many bytes. Its context ends with the calls that it may belong
 // to: on is the one whose stream it came on, else all that are under way for
 // the same client; without any it ends with the session. It returns nil where no
 // further question can wait.
-func (s *session) asks(ctx context.Context, on *call, known bool, id []byte, bytes int) (context.Context, *asking) {
+func (s *session) asks(ctx context.Context, on *call, known bool, id, token []byte, bytes int) (context.Context, *asking) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || len(s.asking) >= maxAsking {
@@ -213,7 +214,7 @@ func (s *session) asks(ctx context.Context, on *call, known bool, id []byte, byt
 	if len(s.asking) > 0 && all > maxAskingBytes {
 		return nil, nil
 	}
-	a := &asking{id: id, bytes: bytes}
+	a := &asking{id: id, token: token, bytes: bytes}
 	if on != nil {
 		a.calls = []*call{on}
 		if !known {
@@ -236,6 +237,18 @@ func (s *session) asked(a *asking) {
 	if i := slices.Index(s.asking, a); i >= 0 {
 		s.asking = slices.Delete(s.asking, i, i+1)
 	}
+}
+
+// AsksWith reports whether a question of the backend waits for a legacy client, whose progress it
+// wants to be told by a token, JSON text.
+func (b *Backend) AsksWith(client *edge.Session, token []byte) bool {
+	s, ok := client.Attached(b).(*session)
+	if !ok {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.asking, func(a *asking) bool { return a.token != nil && mcp.SameID(a.token, token) })
 }
 
 // withdrawn ends the question that a server's notifications/cancelled names: the client is
@@ -289,7 +302,7 @@ func (s *session) question(ctx context.Context, l *link, c *call, known bool, cl
 		refuse(mcp.CodeMethodNotFound, "nobody is there to answer")
 		return
 	}
-	ctx, waits := s.asks(ctx, c, known, id, len(m.Raw))
+	ctx, waits := s.asks(ctx, c, known, id, slices.Clone(mcp.Lookup(params, "_meta", "progressToken")), len(m.Raw))
 	if waits == nil {
 		refuse(mcp.CodeInternal, "no further question can wait for an answer")
 		return

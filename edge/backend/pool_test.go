@@ -259,10 +259,10 @@ func TestQuestionsOfASession(t *testing.T) {
 	one, two, known := &call{}, &call{}, &call{}
 	s.add(one)
 	s.add(two)
-	some, a := s.asks(context.Background(), one, false, nil, 1)
+	some, a := s.asks(context.Background(), one, false, nil, nil, 1)
 	s.add(known)
-	exact, x := s.asks(context.Background(), known, true, nil, 1)
-	free, f := s.asks(context.Background(), nil, false, nil, 1)
+	exact, x := s.asks(context.Background(), known, true, nil, nil, 1)
+	free, f := s.asks(context.Background(), nil, false, nil, nil, 1)
 	ends := func(when string, want ...bool) {
 		t.Helper()
 		for i, c := range []context.Context{some, exact, free} {
@@ -277,23 +277,23 @@ func TestQuestionsOfASession(t *testing.T) {
 	ends("after both calls", true, false, false)
 	s.remove(known)
 	ends("after its call", true, true, false)
-	if _, late := s.asks(context.Background(), one, false, nil, 1); late != nil {
+	if _, late := s.asks(context.Background(), one, false, nil, nil, 1); late != nil {
 		t.Error("a question of a call that has ended waits")
 	}
 	s.asked(a)
 	s.asked(x)
 	for i := 1; i < maxAsking; i++ {
-		if _, more := s.asks(context.Background(), nil, false, nil, 1); more == nil {
+		if _, more := s.asks(context.Background(), nil, false, nil, nil, 1); more == nil {
 			t.Fatalf("question %d was not taken", i+1)
 		}
 	}
-	if _, more := s.asks(context.Background(), nil, false, nil, 1); more != nil {
+	if _, more := s.asks(context.Background(), nil, false, nil, nil, 1); more != nil {
 		t.Error("a question too many was taken")
 	}
 	s.Close()
 	ends("after the session", true, true, true)
 	s.asked(f)
-	if _, more := s.asks(context.Background(), nil, false, nil, 1); more != nil {
+	if _, more := s.asks(context.Background(), nil, false, nil, nil, 1); more != nil {
 		t.Error("a question after the end of the session was taken")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -453,7 +454,14 @@ func (s *Server) reseal(x *edge.Exchange, m *mcp.Message, r *edge.Response) (*ed
 // toAll passes a legacy client's notification on to every backend that has a session with
 // it.
 func (s *Server) toAll(ctx context.Context, x *edge.Exchange) {
-	for _, b := range s.Backends {
+	to := s.Backends
+	if m := x.Request; m.Method == "notifications/progress" { // of a question, for those that ask
+		token := m.Get("progressToken").Of(m.Raw)
+		if asking := slices.DeleteFunc(slices.Clone(to), func(b *backend.Backend) bool { return !b.AsksWith(x.Session, token) }); len(asking) > 0 {
+			to = asking
+		}
+	}
+	for _, b := range to {
 		if in := b.Known(); in != nil && in.Era == mcp.Legacy {
 			_, _ = b.Handle(ctx, x) // a backend that is away learns it with its next session
 		}

@@ -239,6 +239,42 @@ func TestAggregateAsks(t *testing.T) {
 }
 
 // TestAggregateResources reads, subscribes and completes by URI and reference.
+// The progress of a question is told to the backend that asks, and to no other.
+func TestAggregateProgressOfAQuestion(t *testing.T) {
+	t.Parallel()
+	first, second := edgetest.NewServer(t, edgetest.Legacy), edgetest.NewServer(t, edgetest.Legacy)
+	e := edgetest.Start(t, group(map[string]*edgetest.Server{"first": first, "second": second}, bestEffort))
+	c := (&front{Edge: e, client: e.NewClient()}).callerOf(t, edgetest.Legacy, `{"sampling":{}}`)
+	ask := func(back *edgetest.Server, token, id, tool string) (*edgetest.Response, []byte) {
+		back.Once("tools/call", func(c *edgetest.Call) {
+			c.Ask("7", "sampling/createMessage", `{"messages":[],"maxTokens":1,"_meta":{"progressToken":`+token+`}}`)
+			c.Result(`{"content":[]}`)
+		})
+		r := c.request(t, id, "tools/call", edgetest.CallParams(tool, "{}"))
+		return r, r.NextMessage().ID
+	}
+	one, asked := ask(first, "1", "11", "first_echo")
+	other, askedToo := ask(second, `"t"`, "12", "second_echo")
+	c.session.Notify("notifications/progress", `{"progressToken":1,"progress":1}`)
+	c.session.Notify("notifications/progress", `{"progressToken":"t","progress":2}`)
+	first.Await("notifications/progress", 1)
+	second.Await("notifications/progress", 1)
+	for i, id := range [][]byte{asked, askedToo} {
+		c.session.Reply(id, `{"role":"assistant","content":{"type":"text","text":"x"},"model":"m"}`)
+		[]*edgetest.Response{one, other}[i].Rest()
+	}
+	for back, want := range map[*edgetest.Server]string{first: "1", second: "2"} {
+		got := back.Requests("notifications/progress")
+		if len(got) != 1 || edgetest.Member(string(got[0].Message.Params), "progress") != want {
+			t.Errorf("%d times progress: %+v", len(got), got)
+		}
+	}
+
+	// Of a question that has been answered it may still be told, as of a task: nobody knows whose it is.
+	c.session.Notify("notifications/progress", `{"progressToken":1,"progress":3}`)
+	first.Await("notifications/progress", 2)
+}
+
 func TestAggregateResources(t *testing.T) {
 	t.Parallel()
 	a, b := edgetest.NewServer(t, edgetest.Legacy), edgetest.NewServer(t, edgetest.Modern)
