@@ -371,7 +371,7 @@ func (c *child) hear(m *mcp.Message) {
 		c.spoke.Store(true)
 		c.b.spoke(c)
 	}
-	if id := m.IDText(); len(id) == pingDigits && (m.Kind == mcp.Result || m.Kind == mcp.Failure) {
+	if id := plain(m.IDText()); len(id) == pingDigits && (m.Kind == mcp.Result || m.Kind == mcp.Failure) {
 		if n, err := strconv.ParseUint(string(id), 10, 64); err == nil {
 			c.ping.CompareAndSwap(n, 0) // else it comes too late
 			return

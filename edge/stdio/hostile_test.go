@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weir-edge/weir/edge/edgetest"
@@ -93,6 +94,55 @@ func TestV34Nonsense(t *testing.T) {
 			if strings.Contains(b.log(), "wrong") && !strings.Contains(b.log(), `"id":5,"id":6`) {
 				t.Error("an answer to nobody is in the log")
 			}
+		})
+	}
+}
+
+// TestV34IDsAsText: a server that writes every id as a text is served, answers the questions for a
+// sign of life, and keeps no client of a shared process waiting.
+func TestV34IDsAsText(t *testing.T) {
+	for name, mode := range modes {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := bridge(t, "", func(c *stdio.Config) { c.Starter, c.Mode = inside("legacy text-ids"), mode })
+				says := func(o *opened, id, method, params, want string) {
+					t.Helper()
+					if err := o.Send([]byte(`{"jsonrpc":"2.0","id":`+id+`,"method":"`+method+`","params":`+params+`}`), nil); err != nil {
+						t.Fatal(err)
+					}
+					select {
+					case got := <-o.heard:
+						if !strings.Contains(got, want) {
+							t.Fatalf("%s: %s", method, got)
+						}
+					case <-time.After(10 * time.Second):
+						t.Fatalf("%s %s has no answer", method, id)
+					}
+				}
+				var all []*opened
+				for i := range 2 {
+					o, err := open(t, b, "ada")
+					if err != nil {
+						t.Fatal(err)
+					}
+					all = append(all, o)
+					says(o, fmt.Sprint(10_000_000_000_000+i), "initialize", `{"capabilities":{}}`, `"serverInfo"`)
+				}
+				time.Sleep(time.Minute)
+				for i, o := range all {
+					select {
+					case err := <-o.ended:
+						t.Errorf("the process at rest of client %d: %v", i, err)
+						continue
+					default:
+					}
+					id := fmt.Sprint(20_000_000_000_000 + i)
+					says(o, id, "tools/call", `{"name":"progress","arguments":{"n":1},"_meta":{"progressToken":`+id+`}}`, "notifications/progress")
+					if got := <-o.heard; !strings.Contains(got, "done") {
+						t.Errorf("client %d: %s", i, got)
+					}
+				}
+			})
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
@@ -246,4 +247,31 @@ func TestSharedQuestionsAreBounded(t *testing.T) { // not beside others, whose m
 	if m := edgetest.Receive(t, heard, "an answer meanwhile"); string(m.IDText()) != "100000000000003" {
 		t.Errorf("heard %s", m.Raw)
 	}
+}
+
+// The cancellation of a question goes to the client that was asked last under its id: a server may
+// use one again.
+func TestCancellationOfAnIDUsedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bridge(t, "", func(c *stdio.Config) { c.Starter, c.Mode = inside("legacy"), stdio.Shared })
+		const question, cancelled = `{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{}}`, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"q"}}`
+		var all []*opened
+		for i, lines := range []string{question, question + "\n" + cancelled} {
+			o, err := open(t, b, "ada")
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, o)
+			call := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"raw","arguments":{"lines":%s}}}`, 10_000_000_000_000+i, quote(lines+"\n"+right))
+			if err := o.Send([]byte(call), nil); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		for i, want := range []int{2, 3} { // the question, and the answer of the call
+			if got := len(all[i].heard); got != want {
+				t.Errorf("client %d heard %d messages, and not %d", i, got, want)
+			}
+		}
+	})
 }

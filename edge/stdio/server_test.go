@@ -5,6 +5,7 @@ package stdio_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -20,6 +21,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/stdio"
 )
 
 // asServer is the variable that makes the test program a server. Its words say how it
@@ -68,14 +70,50 @@ type packet struct {
 	Error  json.RawMessage `json:"error"`
 }
 
-// play plays a server by words, some with a value: "modern", "both", "discover=die",
-// "discover=late", "discover=mute", "banner", "deaf", "ignore-term", "fork", "exit=1", "tell=FILE", "http=ADDRESS", "slow", "deafen", "subscribe-mute".
-func play(words []string) int {
-	s := &played{how: map[string]string{}, out: bufio.NewWriter(os.Stdout), waits: map[string]chan json.RawMessage{}, uris: map[string]bool{}, calls: map[string]chan struct{}{}}
+func newPlayed(words []string, out io.Writer) *played {
+	s := &played{how: map[string]string{}, out: bufio.NewWriter(out), waits: map[string]chan json.RawMessage{}, uris: map[string]bool{}, calls: map[string]chan struct{}{}}
 	for _, w := range words {
 		name, value, _ := strings.Cut(w, "=")
 		s.how[name] = value
 	}
+	return s
+}
+
+// inside starts played servers, by words, in this process: so they live in the time of a bubble.
+type inside string
+
+func (how inside) Start(context.Context, string) (stdio.Process, error) {
+	in, stdin := io.Pipe()
+	stdout, out := io.Pipe()
+	p := &insider{stdin: stdin, stdout: stdout, in: in, out: out, exit: make(chan stdio.Exit, 1)}
+	s := newPlayed(strings.Fields(string(how)), out)
+	go func() {
+		code := s.read(in)
+		p.Kill()
+		p.exit <- stdio.Exit{Code: code}
+	}()
+	return p, nil
+}
+
+type insider struct {
+	stdin  *io.PipeWriter
+	stdout *io.PipeReader
+	in     *io.PipeReader
+	out    *io.PipeWriter
+	exit   chan stdio.Exit
+}
+
+func (p *insider) Stdin() io.WriteCloser { return p.stdin }
+func (p *insider) Stdout() io.ReadCloser { return p.stdout }
+func (p *insider) Stderr() io.ReadCloser { return nil }
+func (p *insider) Wait() stdio.Exit      { return <-p.exit }
+func (p *insider) Terminate()            {}
+func (p *insider) Kill()                 { p.in.Close(); p.out.Close() }
+
+// play plays a server by words, some with a value: "modern", "both", "discover=die",
+// "discover=late", "discover=mute", "banner", "deaf", "ignore-term", "fork", "exit=1", "tell=FILE", "http=ADDRESS", "slow", "deafen", "subscribe-mute", "text-ids".
+func play(words []string) int {
+	s := newPlayed(words, os.Stdout)
 	s.tell("start %d", os.Getpid())
 	if _, is := s.how["ignore-term"]; is {
 		signal.Ignore(syscall.SIGTERM)
@@ -106,7 +144,12 @@ func play(words []string) int {
 	if address, is := s.how["http"]; is {
 		return s.playHTTP(address)
 	}
-	in := bufio.NewReaderSize(os.Stdin, 1<<16)
+	return s.read(os.Stdin)
+}
+
+// read handles the lines of its stdin; what it returns is the code to exit with.
+func (s *played) read(stdin io.Reader) int {
+	in := bufio.NewReaderSize(stdin, 1<<16)
 	for {
 		line, err := in.ReadBytes('\n')
 		if line = bytes.TrimSpace(line); len(line) > 0 {
@@ -152,12 +195,20 @@ func (s *played) say(format string, args ...any) {
 	s.out.Flush()
 }
 
+// says is an id, or a token, as the server writes it.
+func (s *played) says(id json.RawMessage) json.RawMessage {
+	if _, is := s.how["text-ids"]; is && id[0] != '"' {
+		return json.RawMessage(`"` + string(id) + `"`)
+	}
+	return id
+}
+
 func (s *played) result(id json.RawMessage, format string, args ...any) {
-	s.say(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, fmt.Sprintf(format, args...))
+	s.say(`{"jsonrpc":"2.0","id":%s,"result":%s}`, s.says(id), fmt.Sprintf(format, args...))
 }
 
 func (s *played) fail(id json.RawMessage, code int, text string) {
-	s.say(`{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%q}}`, id, code, text)
+	s.say(`{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%q}}`, s.says(id), code, text)
 }
 
 const playedTools = `{"name":"echo","inputSchema":{"type":"object"}},{"name":"notify","inputSchema":{"type":"object"}}`
@@ -304,7 +355,7 @@ func (s *played) call(p *packet, line []byte, cancelled chan struct{}) {
 		}
 	case "progress":
 		for i := range number("n") {
-			s.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`, p.Params.Meta["progressToken"], i+1)
+			s.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`, s.says(p.Params.Meta["progressToken"]), i+1)
 		}
 		s.text(p.ID, "done")
 	case "log":

@@ -146,7 +146,7 @@ func (s *shared) failed(id []byte, why error) {
 }
 
 // plain is an id as the bridge gave it: a server that makes a string of it is understood.
-func plain(id string) string {
+func plain[T string | []byte](id T) T {
 	if len(id) > 2 && id[0] == '"' {
 		return id[1 : len(id)-1]
 	}
@@ -249,7 +249,7 @@ func (s *shared) answered(n *mcp.Message) {
 	s.settle(plain(id), n.Kind == mcp.Result)
 	m := s.takes(id)
 	var waits []greeted
-	if id != "" && id == s.meeting {
+	if id != "" && plain(id) == s.meeting {
 		s.meeting = ""
 		if n.Kind == mcp.Result {
 			s.met = slices.Clone(n.Result.Of(n.Raw))
@@ -277,7 +277,7 @@ func (s *shared) addressees(n *mcp.Message) []*member {
 	case "ping":
 		return nil
 	case "notifications/progress":
-		return some(s.calls[string(n.Get("progressToken").Of(n.Raw))])
+		return some(s.calls[plain(string(n.Get("progressToken").Of(n.Raw)))])
 	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed",
 		"notifications/resources/updated", "notifications/subscriptions/acknowledged":
 		if id := n.Meta(mcp.MetaSubscription); id.OK() {
@@ -286,7 +286,7 @@ func (s *shared) addressees(n *mcp.Message) []*member {
 					return some(m)
 				}
 			}
-			return some(s.lasting[string(id.Of(n.Raw))])
+			return some(s.lasting[plain(string(id.Of(n.Raw)))])
 		}
 		if n.Method == "notifications/subscriptions/acknowledged" {
 			return nil
@@ -308,7 +308,7 @@ func (s *shared) addressees(n *mcp.Message) []*member {
 			s.drop(plain(string(id)))
 			return some(m)
 		}
-		for _, a := range s.asked {
+		for _, a := range slices.Backward(s.asked) { // a server may use an id again
 			if mcp.SameID(a.id, id) {
 				return some(a.by)
 			}
