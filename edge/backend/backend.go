@@ -509,12 +509,15 @@ func (b *Backend) Handle(ctx context.Context, x *edge.Exchange) (*edge.Response,
 	}
 	r, err := b.handle(ctx, x)
 	outcome := health.Judge(err)
+	if outcome == health.Failure {
+		b.failed.Add(1)
+		if b.lined != nil && !b.lined.Shared() && ownerOf(x.Identity) != "" && b.lined.Well() == nil {
+			outcome = health.Neutral // what this principal alone has failed: nobody else's calls are to be refused for that
+		}
+	}
 	pass.Done(outcome)
 	if !began.IsZero() {
 		b.spent.Add(int64(time.Since(began)))
-	}
-	if outcome == health.Failure {
-		b.failed.Add(1)
 	}
 	if outcome == health.Failure || b.ailing.Load() {
 		b.heard(outcome, false)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -45,8 +46,9 @@ type Bridge struct {
 	quit     chan struct{} // closed with the bridge
 	watching bool
 	watches  sync.WaitGroup
-	restart  restart
-	now      Status // without what is counted elsewhere
+	rests    map[string]*restart // by the principal of the processes; "" for those of the edge, and for a shared one
+	common   restart             // of further principals
+	now      Status              // without what is counted elsewhere
 	era      mcp.Era
 	known    bool // era is
 	restarts int64
@@ -72,7 +74,7 @@ func New(c Config) (*Bridge, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	b := &Bridge{Config: c, children: make(map[*child]bool), quit: make(chan struct{}), now: Status{State: Starting, Since: time.Now()}}
+	b := &Bridge{Config: c, children: make(map[*child]bool), rests: make(map[string]*restart), quit: make(chan struct{}), now: Status{State: Starting, Since: time.Now()}}
 	if c.Remembered != nil {
 		b.era, b.known = c.Remembered(c.Digest)
 	}
@@ -204,7 +206,7 @@ func (b *Bridge) start(ctx context.Context, h *edge.Owner) (*child, error) {
 		if ctx.Err() != nil {
 			return nil, edge.Errorf(edge.Gone, "start", "%w", context.Cause(ctx))
 		}
-		b.fail(began, unstarted+err.Error(), nil)
+		b.fail(h.Principal, began, unstarted+err.Error(), nil)
 		return nil, &edge.Error{Kind: edge.Unavailable, Op: "start", Err: &StartError{err}}
 	}
 	c := newChild(b, h, p, began)
@@ -261,6 +263,7 @@ func (b *Bridge) admit(ctx context.Context, h *edge.Owner) error {
 	for {
 		b.mu.Lock()
 		var wait time.Duration
+		rest := b.restOf(h.Principal)
 		switch {
 		case b.closed:
 			b.mu.Unlock()
@@ -269,11 +272,11 @@ func (b *Bridge) admit(ctx context.Context, h *edge.Owner) error {
 			b.mu.Unlock()
 			return edge.Errorf(edge.Unavailable, "start", "it has ended, and is not to be started again")
 		default:
-			wait = b.restart.wait(time.Now())
+			wait = rest.wait(time.Now())
 		}
 		if wait > patience {
 			err := errors.New("it ends again and again: the next attempt has to wait")
-			if cause, ok := strings.CutPrefix(b.now.Ended, unstarted); ok { // it is not for clients
+			if cause, ok := strings.CutPrefix(rest.how, unstarted); ok { // it is not for clients
 				err = &StartError{errors.New(cause)}
 			}
 			b.mu.Unlock()
@@ -361,11 +364,43 @@ func (b *Bridge) ended(c *child, how string, asked, known bool) {
 	if c.h.Session && c.spoke.Load() {
 		return // its session is over, and nobody starts it again for that
 	}
-	b.fail(c.began, how, said)
+	b.fail(c.h.Principal, c.began, how, said)
 }
 
-// fail notes a process that ended by itself, or that could not be started.
-func (b *Bridge) fail(began time.Time, how string, said []string) {
+// maxRests is of how many principals the rests are told apart.
+const maxRests = 1024
+
+// restOf returns the rest of a principal's processes: no other principal waits for what one's do.
+// b.mu is held.
+func (b *Bridge) restOf(principal string) *restart {
+	r := b.rests[principal]
+	if r == nil && len(b.rests) >= maxRests {
+		now := time.Now()
+		maps.DeleteFunc(b.rests, func(_ string, r *restart) bool { return now.Sub(r.at) >= steady }) // they begin anew
+		if len(b.rests) >= maxRests {
+			return &b.common
+		}
+	}
+	if r == nil {
+		r = new(restart)
+		b.rests[principal] = r
+	}
+	return r
+}
+
+// others reports whether a process of another principal is well; b.mu is held.
+func (b *Bridge) others(principal string) bool {
+	for c := range b.children {
+		if c.h.Principal != principal && c.spoke.Load() && !c.leaving() {
+			return true
+		}
+	}
+	return false
+}
+
+// fail notes a process of a principal that ended by itself, or that could not be started. The
+// server is well where another principal's process is.
+func (b *Bridge) fail(principal string, began time.Time, how string, said []string) {
 	b.tellUnstarted(how, b.Status().Ended)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -377,11 +412,13 @@ func (b *Bridge) fail(began time.Time, how string, said []string) {
 		b.is(Stopped, told("ended: ", how))
 		return
 	}
-	if b.restart.fail(began, time.Now(), rand.Float64()) {
+	rest := b.restOf(principal)
+	rest.how = how
+	switch bad := rest.fail(began, time.Now(), rand.Float64()); {
+	case b.others(principal):
+	case bad:
 		b.is(Failed, told("ends again and again, last: ", how))
-		return
-	}
-	if b.now.State != Starting {
+	case b.now.State != Starting:
 		b.is(Unhealthy, told("restarting, ended: ", how))
 	}
 }

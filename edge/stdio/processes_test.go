@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -15,11 +16,13 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/health"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/serve"
 	"github.com/weir-edge/weir/edge/stdio"
@@ -211,6 +214,125 @@ func TestRoomOfOnePrincipal(t *testing.T) {
 		t.Errorf("another's ended: %v", err)
 	default:
 	}
+}
+
+// unwell is a starter of processes that live, but for those of eve, which say nothing and end when
+// they are sent something.
+type unwell struct{}
+
+func (unwell) Start(ctx context.Context, principal string) (stdio.Process, error) {
+	if strings.HasSuffix(principal, "eve") {
+		return inside("modern discover=die").Start(ctx, principal)
+	}
+	return inside("modern").Start(ctx, principal)
+}
+
+// What becomes of one principal's processes is nothing to another's: those begin, the server is
+// as well as theirs, and its circuit lets their calls through.
+func TestOnePrincipalCrashes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bridge(t, "", func(c *stdio.Config) { c.Starter = unwell{} })
+		b.Introduced(mcp.Modern, nil)
+		crash := func(times int) {
+			var all []*opened
+			for range times {
+				o, err := open(t, b, "eve")
+				if err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, o)
+			}
+			for _, o := range all {
+				_ = o.Send([]byte(`{"jsonrpc":"2.0","id":10000000000000,"method":"server/discover"}`), nil)
+				<-o.ended
+			}
+		}
+		crash(5)
+		if s := b.Status(); s.State != stdio.Failed {
+			t.Errorf("nobody else has a process, and it is %+v", s)
+		}
+		began := time.Now()
+		ada, err := open(t, b, "ada")
+		if err != nil || time.Since(began) > 0 {
+			t.Fatalf("ada waits %s: %v", time.Since(began), err)
+		}
+		if _, err := open(t, b, "eve"); edge.KindOf(err) != edge.Unavailable {
+			t.Errorf("eve does not wait: %v", err)
+		}
+		if err := ada.Send([]byte(`{"jsonrpc":"2.0","id":10000000000000,"method":"server/discover"}`), nil); err != nil {
+			t.Fatal(err)
+		}
+		<-ada.heard
+		time.Sleep(2 * time.Minute)
+		crash(5)
+		if s := b.Status(); s.State != stdio.Running || b.Well() != nil {
+			t.Errorf("ada's process is well, and it is %+v", s)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		b := bridge(t, "", func(c *stdio.Config) { c.Starter = unwell{} })
+		circuit := health.NewBreaker("back", 5, time.Hour)
+		back, err := backend.Open(backend.Config{Name: "back", Local: b, Breaker: circuit, Silence: time.Minute, Cap: time.Minute, Info: []byte("{}"), Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer back.Close()
+		call := func(who, tool string) error {
+			m, err := mcp.Decode([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool + `","_meta":{}}}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = back.Handle(t.Context(), &edge.Exchange{Era: mcp.Modern, Request: m, Name: tool, Client: edge.NoClient{}, Identity: &edge.Identity{Issuer: "https://id.example", Subject: who}})
+			return err
+		}
+		if err := call("ada", "echo"); err != nil {
+			t.Fatal(err)
+		}
+		for range 6 {
+			if err := call("eve", "exit"); edge.KindOf(err) != edge.Unavailable {
+				t.Errorf("eve: %v", err)
+			}
+		}
+		if now, _ := circuit.State(); now != health.Closed {
+			t.Errorf("the circuit is %s", now)
+		}
+		if err := call("ada", "echo"); err != nil {
+			t.Errorf("then ada: %v", err)
+		}
+	})
+}
+
+// counted is a starter that starts nothing, and counts how often it was to.
+type counted struct{ n *int }
+
+func (c counted) Start(context.Context, string) (stdio.Process, error) {
+	*c.n++
+	return nil, errors.New("a reason")
+}
+
+// The rests of principals are bounded: those beyond rest together, until others' rests are over.
+func TestRestsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		b := bridge(t, "", func(c *stdio.Config) { c.Starter = counted{&n} })
+		crowd := func(from, to int) (starts int) {
+			n = 0
+			for i := from; i < to; i++ {
+				_, _ = open(t, b, fmt.Sprint(i))
+			}
+			return n
+		}
+		if got := crowd(0, 1024); got != 1024 {
+			t.Errorf("of 1,024 principals %d were tried", got)
+		}
+		if got := crowd(2000, 2500); got > 5 { // each after a rest of the one before, until that is long
+			t.Errorf("of 500 further ones %d were tried", got)
+		}
+		time.Sleep(2 * time.Minute)
+		if got := crowd(3000, 3500); got != 500 {
+			t.Errorf("two minutes later %d of 500 were tried", got)
+		}
+	})
 }
 
 // A server that ends at once is started again after a rest that doubles; what it printed

@@ -24,6 +24,7 @@ type restart struct {
 	next time.Duration // how long the server rests the next time
 	at   time.Time     // no start before
 	ends []time.Time   // of late
+	how  string        // the last one was; of a bridge's alone
 }
 
 // wait returns how long a start has to wait; 0 for not at all.

@@ -105,7 +105,7 @@ func (c *child) checked() {
 	}
 	if c.failed++; c.failed >= probeFailures {
 		c.log.event("%d probes in a row without an answer", c.failed)
-		c.b.ailing()
+		c.b.ailing(c)
 		c.end("it does not answer", edge.Timeout, min(afterStdin, c.b.Timeout))
 	}
 }
@@ -118,10 +118,10 @@ func (c *child) kindOf() edge.Kind {
 }
 
 // ailing notes that a process does not answer.
-func (b *Bridge) ailing() {
+func (b *Bridge) ailing(c *child) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.now.State == Running {
+	if b.now.State == Running && !b.others(c.h.Principal) {
 		b.is(Unhealthy, "it does not answer")
 	}
 }
