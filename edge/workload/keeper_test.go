@@ -616,6 +616,15 @@ func TestStopThatCannotBeKept(t *testing.T) {
 	if now := w.state(); now != Stopped || w.wanted() {
 		t.Errorf("it is %s, and wanted: %v", now, w.wanted())
 	}
+	if err := os.Remove(w.folder.manifest()); err != nil { // there is room again
+		t.Fatal(err)
+	}
+	if err := k.Stop(t.Context(), "time", 0, nil); err != nil {
+		t.Errorf("stopped again: %v", err)
+	}
+	if text, err := os.ReadFile(w.folder.manifest()); err != nil || wishOf(text) != Stopped {
+		t.Errorf("what is kept: %v, %s", err, text)
+	}
 }
 
 // A process that was killed with a workload in its foreground holds neither its name nor its port.

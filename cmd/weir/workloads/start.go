@@ -131,7 +131,8 @@ after the manager was started again, until "weir start".
 		if timeout < 0 {
 			return cli.Usagef("--timeout %s: give a duration such as 30s, or 0 to kill at once", timeout)
 		}
-		return a.act(cmd, &s, names, workload.Stopped, func(ctx context.Context, m workload.Manager, name string, told func(workload.Event)) error {
+		// Also for one that is stopped: that may not be kept yet.
+		return a.act(cmd, &s, names, "", func(ctx context.Context, m workload.Manager, name string, told func(workload.Event)) error {
 			return m.Stop(ctx, name, max(timeout, 1), told) // 0 is the manager's usual time
 		})
 	}
