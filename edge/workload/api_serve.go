@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,7 +23,7 @@ import (
 // Bounds of what clients may ask.
 const (
 	maxClients   = 64
-	maxFollowers = 48 // of them, who follow logs for as long as they like: others have room
+	maxFollowers = 48 // of them, who read logs for as long as they like: others have room
 	maxAskHeader = 16 << 10
 	askWithin    = 30 * time.Second // for a request to arrive
 )
@@ -167,6 +168,8 @@ func (a *Front) routes() http.Handler {
 // logs answers with the lines of a log.
 func (a *Front) logs(w http.ResponseWriter, r *http.Request) {
 	s := &stream{w: w}
+	ctx, end := context.WithCancel(r.Context())
+	defer end()
 	err := func() (err error) {
 		var o LogOptions
 		if o.Follow, err = boolean(r, "follow"); err != nil {
@@ -185,16 +188,20 @@ func (a *Front) logs(w http.ResponseWriter, r *http.Request) {
 				return senseless("since", text)
 			}
 		}
+		select {
+		case a.followers <- struct{}{}:
+			defer func() { <-a.followers }()
+		default:
+			return &Error{Code: CodeRefused, Message: fmt.Sprintf("%d commands read logs already", maxFollowers), Next: "end one of them"}
+		}
 		if o.Follow {
-			select {
-			case a.followers <- struct{}{}:
-				defer func() { <-a.followers }()
-			default:
-				return &Error{Code: CodeRefused, Message: fmt.Sprintf("%d commands follow logs already", maxFollowers), Next: "end one of them, or leave --follow out"}
-			}
 			s.begin() // a client that follows wants to know that there is something
 		}
-		return a.k.Logs(r.Context(), r.PathValue("name"), o, func(l Line) { s.send(l) })
+		return a.k.Logs(ctx, r.PathValue("name"), o, func(l Line) {
+			if ctx.Err() == nil && s.send(l) != nil {
+				end() // nobody takes the rest
+			}
+		})
 	}()
 	if err != nil {
 		s.end(err)
@@ -208,7 +215,8 @@ type stream struct {
 	ended bool // the last event was told
 }
 
-// slowest is how long a client may take nothing of an answer.
+// slowest is how long a client may take nothing of an answer, but of a log: a pager stands still
+// for as long as its user reads.
 const slowest = 30 * time.Second
 
 func (s *stream) begin() {
@@ -220,17 +228,21 @@ func (s *stream) begin() {
 	}
 }
 
-func (s *stream) send(v any) {
+// send sends a line. The error says that the client takes nothing more.
+func (s *stream) send(v any) error {
 	s.begin()
-	c := http.NewResponseController(s.w)
-	_ = c.SetWriteDeadline(time.Now().Add(slowest)) // a client that is gone is seen by the context
-	_ = json.NewEncoder(s.w).Encode(v)
-	_ = c.Flush()
+	return cmp.Or(json.NewEncoder(s.w).Encode(v), http.NewResponseController(s.w).Flush())
+}
+
+// soon has the client take what is sent next within a time.
+func (s *stream) soon() *stream {
+	_ = http.NewResponseController(s.w).SetWriteDeadline(time.Now().Add(slowest))
+	return s
 }
 
 func (s *stream) event(e Event) {
 	s.ended = e.last()
-	s.send(e)
+	_ = s.soon().send(e) // a client that is gone is seen by the context
 }
 
 // end answers with an error, unless the stream has said it already.
@@ -239,7 +251,7 @@ func (s *stream) end(err error) {
 	case !s.begun:
 		refuse(s.w, err)
 	case !s.ended:
-		s.send(struct {
+		_ = s.soon().send(struct {
 			Time  time.Time `json:"time"`
 			Error *Error    `json:"error"`
 		}{time.Now(), asError(err)})

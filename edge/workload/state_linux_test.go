@@ -534,6 +534,57 @@ func TestClient(t *testing.T) {
 	}
 }
 
+// pager is whom a log is written to; write is called before each write.
+type pager struct {
+	*httptest.ResponseRecorder
+	write     func() error
+	deadlines int
+}
+
+func (p *pager) SetWriteDeadline(time.Time) error {
+	p.deadlines++
+	return nil
+}
+
+func (p *pager) Write(b []byte) (int, error) {
+	if err := p.write(); err != nil {
+		return 0, err
+	}
+	return p.ResponseRecorder.Write(b)
+}
+
+// TestLogInAPager: a log waits for whoever reads it for as long as that takes, in a place of its
+// own, and ends when nobody takes it.
+func TestLogInAPager(t *testing.T) {
+	k := keep(t, &played{}, t.TempDir())
+	if err := k.Run(t.Context(), describe("w"), false, time.Minute, nil); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		k.all["w"].line(Line{Time: time.Now(), Source: "stderr", Text: "a line"})
+	}
+	a, writes := &Front{k: k, followers: make(chan struct{}, 1)}, 0
+	p := &pager{ResponseRecorder: httptest.NewRecorder(), write: func() error {
+		if writes++; writes > 3 {
+			return syscall.EPIPE
+		}
+		if len(a.followers) != 1 {
+			t.Error("it has no place")
+		}
+		return nil
+	}}
+	r := httptest.NewRequest("GET", "/workloads/w/logs", nil)
+	r.SetPathValue("name", "w")
+	if a.logs(p, r); p.deadlines != 0 || writes != 4 {
+		t.Errorf("%d writes, %d of them with a deadline", writes, p.deadlines)
+	}
+	a.followers = make(chan struct{}) // all places are taken
+	more := httptest.NewRecorder()
+	if a.logs(more, r); !strings.Contains(more.Body.String(), "read logs already") {
+		t.Errorf("one more: %s", more.Body)
+	}
+}
+
 // TestClientOfAKilledManager: a manager that is killed in the middle of an answer is told in
 // words that say what to do.
 func TestClientOfAKilledManager(t *testing.T) {

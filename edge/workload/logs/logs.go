@@ -271,10 +271,20 @@ func Read(dir string, o Options, done <-chan struct{}, line func(Line)) {
 			t.close()
 		}
 	}()
+	over := func() bool {
+		select {
+		case <-done:
+			return true
+		default:
+			return false
+		}
+	}
 	var last []Line // a ring, where the last lines alone are wanted
 	for n := 0; ; n++ {
 		l := merged(logs, wanted)
 		switch {
+		case over():
+			return
 		case l == nil:
 			for i := range last {
 				line(last[(n+i)%len(last)])
@@ -301,7 +311,7 @@ func Read(dir string, o Options, done <-chan struct{}, line func(Line)) {
 			return
 		case <-time.After(followEvery):
 		}
-		for l := merged(logs, wanted); l != nil; l = merged(logs, wanted) {
+		for l := merged(logs, wanted); l != nil && !over(); l = merged(logs, wanted) {
 			line(*l)
 		}
 		if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
