@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"time"
@@ -84,7 +85,20 @@ func (a *app) retire(ctx context.Context, paths workload.Paths) (done bool, err 
 	if c.Hello.Watcher == watcherSystemd {
 		return true, a.systemctl(ctx, "restart", unitName)
 	}
-	return false, a.endManager(ctx, c, paths)
+	err = a.endManager(ctx, c, paths)
+	if err == nil && c.Hello.Watcher == watcherLaunchd { // which starts none again that has ended in order
+		return true, launchctl(ctx, "kickstart")
+	}
+	return false, err
+}
+
+// launchctl asks the launchd of the user to do something with the manager.
+func launchctl(ctx context.Context, verb string) error {
+	out, err := exec.CommandContext(ctx, "launchctl", verb, fmt.Sprintf("gui/%d/%s", os.Getuid(), agentName)).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("launchctl %s: %w: %s", verb, err, edge.Brief(strings.TrimSpace(string(out))))
+	}
+	return nil
 }
 
 // systemctl asks the systemd of the user.

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"net"
@@ -312,22 +313,41 @@ func TestUpInstall(t *testing.T) {
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	// In place of systemctl stands what writes down what it is asked.
+	// In place of systemctl stands what writes down what it is asked, and whose manager takes its time.
 	tools, asked := t.TempDir(), filepath.Join(t.TempDir(), "asked")
-	if err := os.WriteFile(filepath.Join(tools, "systemctl"), []byte("#!/bin/sh\necho \"$@\" >> "+asked+"\n"), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(tools, "systemctl"), []byte(`#!/bin/sh
+echo "$@" >> `+asked+`
+unset WEIR_CA_BUNDLE WEIR_SECRETS_PROVIDER
+case "$*" in
+*enable*) (sleep 2; exec weir up) </dev/null >/dev/null 2>&1 & ;;
+*disable*) weir down ;;
+esac
+`), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	p.env = []string{"PATH=" + tools + ":" + os.Getenv("PATH"), "HOME=" + p.dir, "WEIR_HOME=" + p.dir, "XDG_RUNTIME_DIR=" + t.TempDir()}
-	said := p.ask("up", "--install", "--log-level", "debug")
+	p.env = []string{
+		"PATH=" + tools + ":" + os.Getenv("PATH"), "HOME=" + p.dir, "WEIR_HOME=" + p.dir, "XDG_RUNTIME_DIR=" + t.TempDir(),
+		"WEIR_CA_BUNDLE=ca.pem", "WEIR_SECRETS_PROVIDER=directory", "HTTPS_PROXY=http://ada:planted@proxy:3128", "no_proxy=localhost",
+	}
+	here := must(os.Getwd())
+	said := p.ask("up", "--install", "--log-level", "debug", "--secrets-dir", "secrets")
+	t.Cleanup(func() { p.try("down") })
+	if said, code := p.try("logs", "prune"); code != 0 {
+		t.Errorf("it is said to run, and does not answer: %s", said)
+	}
 	unit := filepath.Join(p.dir, ".config", "systemd", "user", "weir.service")
 	text, err := os.ReadFile(unit)
 	if err != nil || !strings.Contains(said, "wrote "+unit) || strings.Contains(said, "verify") {
 		t.Fatalf("%v: %s", err, said)
 	}
-	for _, want := range []string{"Restart=always", "KillMode=mixed", `"up" "--watcher=systemd" "--log-level=debug"`, "WEIR_HOME=", "100%%"} {
+	for _, want := range []string{"Restart=always", "KillMode=mixed", `"up" "--watcher=systemd" "--secrets-dir=` + here + `/secrets" "--log-level=debug"`, "WEIR_HOME=", "100%%",
+		`"WEIR_CA_BUNDLE=` + here + `/ca.pem"`, `"WEIR_SECRETS_PROVIDER=directory"`, `"HTTPS_PROXY=http://ada:planted@proxy:3128"`, `"no_proxy=localhost"`} {
 		if !bytes.Contains(text, []byte(want)) {
 			t.Errorf("there is no %s in\n%s", want, text)
 		}
+	}
+	if info := must(os.Stat(unit)); info.Mode().Perm() != 0o600 || strings.Contains(said, "planted") {
+		t.Errorf("the password of the proxy can be read: %s, %s", info.Mode(), said)
 	}
 	verify := exec.Command(analyze, "--user", "verify", unit)
 	verify.Env = p.env
@@ -343,6 +363,59 @@ func TestUpInstall(t *testing.T) {
 	}
 	if said, code := p.try("up", "--uninstall"); code != 1 || !strings.Contains(said, "not installed") {
 		t.Errorf("exit %d: %s", code, said)
+	}
+}
+
+// launchd starts a manager again that failed, and none that ended in order, as by `weir down`.
+func TestAgent(t *testing.T) {
+	text := agent([]string{"/bin/weir", "up"}, map[string]string{"HTTPS_PROXY": "http://a?b&c"}, "/log")
+	if !regexp.MustCompile(`<key>KeepAlive</key>\s*<dict>\s*<key>SuccessfulExit</key><false/>\s*</dict>`).MatchString(text) || !strings.Contains(text, "<key>HTTPS_PROXY</key><string>http://a?b&amp;c</string>") {
+		t.Error(text)
+	}
+	var any struct{}
+	if err := xml.Unmarshal([]byte(text), &any); err != nil {
+		t.Error(err)
+	}
+}
+
+// A manager of launchd's that is replaced is started again by that.
+func TestReplaceManagerOfLaunchd(t *testing.T) {
+	p := newPlace(t)
+	tools, asked := t.TempDir(), filepath.Join(t.TempDir(), "asked")
+	if err := os.WriteFile(filepath.Join(tools, "launchctl"), []byte("#!/bin/sh\necho \"$@\" >> "+asked+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p.env[0] = "PATH=" + tools + ":" + os.Getenv("PATH")
+	up := runWith(t, p.env, "up", "--watcher=launchd", "--log-format", "json")
+	up.until("the manager is up")
+	go drain(up)
+	p.ask("up", "--replace", "--detach") // which would start one itself
+	if err := up.Wait(); err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+	want := fmt.Sprintf("kickstart gui/%d/dev.weir.manager\n", os.Getuid())
+	if got, err := os.ReadFile(asked); string(got) != want {
+		t.Errorf("launchd was asked %q, %v", got, err)
+	}
+}
+
+// Paths are those of the directory in which a manager is started, though it has another.
+func TestUpRelativePaths(t *testing.T) {
+	for _, c := range []struct{ flag, variable string }{{flag: "--secrets-dir=own secrets"}, {variable: "WEIR_SECRETS_DIR=own secrets"}} {
+		p := newPlace(t)
+		if err := os.Mkdir(filepath.Join(p.dir, "own secrets"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("weir", strings.Fields("up --detach")...)
+		cmd.Dir, cmd.Env = p.dir, p.env
+		if c.flag != "" {
+			cmd.Args = append(cmd.Args, c.flag)
+		} else {
+			cmd.Env = append(cmd.Env, c.variable)
+		}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%+v: %v: %s", c, err, out)
+		}
 	}
 }
 

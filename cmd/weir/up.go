@@ -22,6 +22,7 @@ import (
 	"github.com/weir-edge/weir/cmd/weir/local"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/sandbox"
+	"github.com/weir-edge/weir/edge/secret"
 	"github.com/weir-edge/weir/edge/serve"
 	"github.com/weir-edge/weir/edge/settings"
 	"github.com/weir-edge/weir/edge/workload"
@@ -56,7 +57,8 @@ start it (--install), and after the system was started anew.
 What it keeps is in $XDG_STATE_HOME/weir (~/.local/state/weir), or in the directory
 that WEIR_HOME names; commands ask it over a socket that only this user can open.
 Each flag that is a setting of "weir serve" too is also a variable
-(--log-level is WEIR_LOG_LEVEL).
+(--log-level is WEIR_LOG_LEVEL). --install writes down those that are set, and
+HTTPS_PROXY, HTTP_PROXY, NO_PROXY and SSL_CERT_FILE: the system has none of them.
 
 It ends after SIGINT or SIGTERM, or with "weir down"; a second signal ends it at
 once. The workloads end with it, and come back with the next one.`,
@@ -153,6 +155,13 @@ func (a *app) upSettings(cmd *cobra.Command) (s serve.Settings, given []string, 
 		}
 		if f := cmd.Flags().Lookup(one.Name); f.Changed {
 			text, from = f.Value.String(), ""
+		}
+		if one.Files() && text != "" { // the manager has another directory
+			if text, err = filepath.Abs(text); err != nil {
+				return s, nil, fmt.Errorf("--%s: %w", one.Name, err)
+			}
+		}
+		if f := cmd.Flags().Lookup(one.Name); f.Changed {
 			given = append(given, "--"+one.Name+"="+text)
 		}
 		if wrong := one.Set(&s, text); wrong != nil {
@@ -160,6 +169,43 @@ func (a *app) upSettings(cmd *cobra.Command) (s serve.Settings, given []string, 
 		}
 	}
 	return s, given, errors.Join(err, s.Check())
+}
+
+// managerVariables are those that say how a manager is, beside those of where things are.
+// Those of paths name a file.
+func managerVariables() (all, paths []string) {
+	for _, one := range settings.All() {
+		if !slices.Contains(upSettings, one.Name) {
+			continue
+		}
+		if all = append(all, one.Variable()); one.Files() {
+			paths = append(paths, one.Variable())
+		}
+	}
+	all = append(all, secret.ProviderVariable, secret.FallbackVariable, "SSL_CERT_FILE")
+	for _, name := range []string{"HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"} {
+		all = append(all, name, strings.ToLower(name))
+	}
+	return all, append(paths, "SSL_CERT_FILE")
+}
+
+// rooted is an environment for a manager, which has another directory: relative paths in it
+// become absolute.
+func rooted(environ []string) ([]string, error) {
+	_, paths := managerVariables()
+	environ = slices.Clone(environ)
+	for i, pair := range environ {
+		name, path, _ := strings.Cut(pair, "=")
+		if path == "" || !slices.Contains(paths, name) {
+			continue
+		}
+		path, err := filepath.Abs(path)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		environ[i] = name + "=" + path
+	}
+	return environ, nil
 }
 
 // restful has a process that is at rest most of the time take less memory: garbage is
@@ -430,9 +476,13 @@ func saidSince(path string, began int64) string {
 // spawn starts a command in a session of its own, under the watcher where there is one.
 // ended is closed when it has ended; stop ends it.
 func (a *app) spawn(paths workload.Paths, log *os.File, command []string) (ended <-chan struct{}, stop func(), err error) {
+	environ, err := rooted(a.environ)
+	if err != nil {
+		return nil, nil, err
+	}
 	start := func(argv []string) (*exec.Cmd, error) {
 		cmd := exec.Command(argv[0], argv[1:]...)
-		cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = a.environ, filepath.VolumeName(argv[0])+string(filepath.Separator), log, log
+		cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = environ, filepath.VolumeName(argv[0])+string(filepath.Separator), log, log
 		cmd.SysProcAttr = detachedProcess()
 		return cmd, cmd.Start()
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/edge"
@@ -35,7 +36,7 @@ func unit(command []string, environ map[string]string) string {
 	for _, word := range command {
 		words = append(words, quote(word))
 	}
-	for _, name := range installedVariables {
+	for _, name := range installedVariables() {
 		if value := environ[name]; value != "" {
 			lines = append(lines, "Environment="+strings.ReplaceAll(quote(name+"="+value), "$$", "$"))
 		}
@@ -56,8 +57,11 @@ WantedBy=default.target
 `
 }
 
-// installedVariables are those that say where things are kept and found.
-var installedVariables = []string{"PATH", "WEIR_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "WEIR_ENGINE", "DOCKER_HOST"}
+// installedVariables are those that say where things are kept and found, and how the manager is.
+func installedVariables() []string {
+	settings, _ := managerVariables()
+	return append([]string{"PATH", "WEIR_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "WEIR_ENGINE", "DOCKER_HOST"}, settings...)
+}
 
 // agent is the property list of a manager for launchd.
 func agent(command []string, environ map[string]string, log string) string {
@@ -70,7 +74,7 @@ func agent(command []string, environ map[string]string, log string) string {
 	for _, word := range command {
 		words += "\n    " + escape(word)
 	}
-	for _, name := range installedVariables {
+	for _, name := range installedVariables() {
 		if value := environ[name]; value != "" {
 			variables += "\n    <key>" + name + "</key>" + escape(value)
 		}
@@ -87,7 +91,10 @@ func agent(command []string, environ map[string]string, log string) string {
   <dict>` + variables + `
   </dict>
   <key>RunAtLoad</key><true/>
-  <key>KeepAlive</key><true/>
+  <key>KeepAlive</key>
+  <dict>
+    <key>SuccessfulExit</key><false/>
+  </dict>
   <key>StandardErrorPath</key>` + escape(log) + `
 </dict>
 </plist>
@@ -112,9 +119,13 @@ func (a *app) installation(paths workload.Paths, given []string) (path, text str
 	if err != nil {
 		return "", "", err
 	}
+	pairs, err := rooted(a.environ)
+	if err != nil {
+		return "", "", err
+	}
 	environ := map[string]string{}
-	for _, name := range installedVariables {
-		environ[name], _ = lookup(a.environ, name)
+	for _, name := range installedVariables() {
+		environ[name], _ = lookup(pairs, name)
 	}
 	switch runtime.GOOS {
 	case "linux":
@@ -144,7 +155,7 @@ func (a *app) install(ctx context.Context, paths workload.Paths, given []string)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	if err := cli.WriteFile(path, []byte(text), 0o644); err != nil {
+	if err := cli.WriteFile(path, []byte(text), 0o600); err != nil { // the URL of a proxy may hold a password
 		return err
 	}
 	fmt.Fprintln(a.err, "wrote "+path)
@@ -164,8 +175,29 @@ func (a *app) install(ctx context.Context, paths workload.Paths, given []string)
 	if err != nil {
 		return fmt.Errorf("%w\nwhere systemd runs for your user, start it with:\n  systemctl --user daemon-reload\n  systemctl --user enable --now %s", err, unitName)
 	}
+	if err := a.answers(ctx, paths); err != nil {
+		return err
+	}
 	_, err = fmt.Fprintln(a.err, "the manager runs, and is started at each login; `loginctl enable-linger` has it run before you log in")
 	return err
+}
+
+// answers waits until the manager that the system starts answers.
+func (a *app) answers(ctx context.Context, paths workload.Paths) error {
+	ctx, cancel := context.WithTimeout(ctx, startWithin)
+	defer cancel()
+	for {
+		c, err := workload.Find(ctx, paths)
+		if err == nil {
+			c.Close()
+			return nil
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return &workload.Error{Code: workload.CodeFault, Message: fmt.Sprintf("systemd starts the manager, and it does not answer within %s: %v", startWithin, err), Next: "systemctl --user status " + unitName}
+		}
+	}
 }
 
 // uninstall has the system start the manager no longer, and ends the one it started.
@@ -178,8 +210,8 @@ func (a *app) uninstall(ctx context.Context) error {
 		return fmt.Errorf("%s is not there: it is not installed", path)
 	}
 	if runtime.GOOS == "darwin" {
-		if out, err := exec.CommandContext(ctx, "launchctl", "bootout", fmt.Sprintf("gui/%d/%s", os.Getuid(), agentName)).CombinedOutput(); err != nil {
-			fmt.Fprintf(a.err, "launchctl bootout: %s\n", edge.Brief(strings.TrimSpace(string(out))))
+		if err := launchctl(ctx, "bootout"); err != nil {
+			fmt.Fprintln(a.err, err)
 		}
 		return os.Remove(path)
 	}
