@@ -449,9 +449,18 @@ func TestGroupRun(t *testing.T) {
 	one, two := edgetest.NewServer(t, edgetest.Modern), edgetest.NewServer(t, edgetest.Legacy)
 	m := newFakeManager()
 	for name, s := range map[string]*edgetest.Server{"one": one, "two": two} {
-		m.all[name] = &workload.Detail{Status: workload.Status{Name: name, Group: "work", URL: s.URL, Status: workload.Running}}
+		m.all[name] = &workload.Detail{Status: workload.Status{Name: name, Group: "work", URL: s.URL, Status: workload.Unknown}}
 	}
 	delete(m.all, "files")
+	m.listed = func(_ context.Context, n int) { // as after a reboot
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		for i, name := range []string{"one", "two"} {
+			if m.all[name].Status.Status = workload.Starting; n > 1+i {
+				m.all[name].Status.Status = workload.Running
+			}
+		}
+	}
 	a, _, _ := asking(t, m)
 	var said lockedBuffer
 	a.err = &said
@@ -462,6 +471,9 @@ func TestGroupRun(t *testing.T) {
 	endpoint := regexp.MustCompile(`Weir serves one, two on (\S+)`)
 	defer func() { t.Log(said.String()) }()
 	edgetest.Until(t, "it serves", func() bool { return endpoint.MatchString(said.String()) })
+	if want := "left out: broken is error: it ends again and again\n"; !strings.Contains(said.String(), want) || strings.Count(said.String(), "left out") != 1 {
+		t.Errorf("there is no %q in %s", want, said.String())
+	}
 	url := endpoint.FindStringSubmatch(said.String())[1]
 	if out, said, code := ran(nil, "tools", url); code != exitOK || !strings.Contains(out, "one_echo") || !strings.Contains(out, "two_echo") {
 		t.Errorf("%d, %s%s", code, out, said)

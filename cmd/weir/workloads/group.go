@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/cmd/weir/show"
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/workload"
 )
 
@@ -195,8 +197,9 @@ func (a *Commands) groupRunCommand() *cobra.Command {
 		Use:   "run NAME [-- FLAG...]",
 		Short: "Serve the workloads of a group as one server",
 		Long: `Serve the workloads of a group that run when it begins as one server, until Ctrl-C:
-their tools begin with the names of the workloads. It is an edge before theirs, that of
-"weir serve --backend NAME=URL", whose flags may follow after --.`,
+their tools begin with the names of the workloads. Those that are being started are
+waited for, up to a minute, and those that are left out are named. It is an edge before
+theirs, that of "weir serve --backend NAME=URL", whose flags may follow after --.`,
 		Example: `  weir group run work
   weir group run work -- --listen 127.0.0.1:9000 --admin-listen 127.0.0.1:9001`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -222,7 +225,8 @@ their tools begin with the names of the workloads. It is an edge before theirs, 
 	}
 }
 
-// members are the workloads of a group that run.
+// members are the workloads of a group that run. It waits for those that are being
+// started, and says which are left out.
 func (a *Commands) members(cmd *cobra.Command, group string) ([]workload.Status, error) {
 	ctx, stop := cli.UntilSignal(cmd)
 	defer stop()
@@ -234,13 +238,26 @@ func (a *Commands) members(cmd *cobra.Command, group string) ([]workload.Status,
 		return nil, cli.Interrupted(ctx, err)
 	}
 	var all []workload.Status
-	if m != nil {
+	for end := time.Now().Add(maxStarting); m != nil; {
 		if all, err = m.List(ctx); err != nil {
 			return nil, cli.Interrupted(ctx, err)
 		}
+		all = slices.DeleteFunc(all, func(w workload.Status) bool { return w.Group != group })
+		if !slices.ContainsFunc(all, starts) || time.Now().After(end) {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return nil, cli.Interrupted(ctx, context.Cause(ctx))
+		case <-time.After(lookAgain):
+		}
 	}
 	all = slices.DeleteFunc(all, func(w workload.Status) bool {
-		return w.Group != group || w.URL == "" || w.Status != workload.Running
+		out := w.URL == "" || w.Status != workload.Running
+		if out {
+			fmt.Fprintln(a.Err, "left out:", edge.Brief(w.Name), "is", strings.TrimSuffix(fmt.Sprintf("%s: %s", w.Status, edge.Brief(w.StatusContext)), ": "))
+		}
+		return out
 	})
 	if len(all) == 0 {
 		return nil, &workload.Error{Code: workload.CodeFault, Message: "no workload of the group " + cli.Brief(group) + " runs", Next: "`weir start --group " + group + "` starts those that are there"}

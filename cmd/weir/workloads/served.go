@@ -38,7 +38,7 @@ func (a *Commands) Served(ctx context.Context, name string) (*workload.Status, e
 			return nil, NoWorkload(name, all)
 		}
 		w := &all[at]
-		if starts := w.Status == workload.Starting || w.Status == workload.Unknown; !starts || time.Now().After(end) {
+		if !starts(*w) || time.Now().After(end) {
 			return w, unserved(w)
 		}
 		select {
@@ -47,6 +47,11 @@ func (a *Commands) Served(ctx context.Context, name string) (*workload.Status, e
 		case <-time.After(lookAgain):
 		}
 	}
+}
+
+// starts reports whether a workload is being started, as all are after a reboot.
+func starts(w workload.Status) bool {
+	return w.Status == workload.Starting || w.Status == workload.Unknown
 }
 
 // unserved says why a workload cannot be talked to; nil for one that can.
