@@ -65,6 +65,9 @@ type Ended struct{ How string } // such as "exit 1"
 
 func (e *Ended) Error() string { return "ended: " + e.How }
 
+// ErrRests says of a server that it has ended in order, and that the next call starts it.
+var ErrRests = errors.New("it rests until it is called")
+
 // ErrSeveralLines is the cause of an error that says that a server which speaks lines wrote an
 // answer over several of them. Clients may read it.
 var ErrSeveralLines = errors.New("answered in several lines: a message has to be one line")

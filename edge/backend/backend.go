@@ -300,7 +300,9 @@ func (b *Backend) probe(ctx context.Context) error {
 		return b.lined.Well()
 	}
 	if b.served != nil { // it is asked when it can be
-		if err := b.served.Well(); err != nil {
+		if err := b.served.Well(); errors.Is(err, edge.ErrRests) {
+			return nil
+		} else if err != nil {
 			return err
 		}
 	}

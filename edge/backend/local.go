@@ -26,8 +26,8 @@ type Local interface {
 	// was not.
 	Introduced(era mcp.Era, err error)
 
-	// Well returns nil while the server can be called, and else why not. It starts
-	// nothing.
+	// Well returns nil while the server can be called, edge.ErrRests where a call would start
+	// it, and else why it cannot. It starts nothing.
 	Well() error
 
 	// Close ends all processes, and returns when they have ended.
@@ -62,7 +62,8 @@ type OverLines interface {
 type OverHTTP interface {
 	Local
 
-	// Dial connects to the server, and waits for one that starts. Errors are as of Open.
+	// Dial connects to the server, and waits for one that starts. Errors are as of Open; while
+	// the server rests nothing but a call has it started.
 	Dial(context.Context) (net.Conn, error)
 
 	// Call notes that a call begins, until over is called: a server that is silent

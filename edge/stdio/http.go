@@ -20,7 +20,8 @@ import (
 
 // HTTP keeps the one process of a server that speaks HTTP, and connects to its port. The
 // first connection has it started; from then on it runs until Close, and one that ends is
-// started again after a rest. It is safe for concurrent use.
+// started again after a rest, by itself or, with Failures after exit 0, for a call. It is safe
+// for concurrent use.
 type HTTP struct {
 	Config
 	dial func(context.Context, Process) (net.Conn, error)
@@ -38,6 +39,7 @@ type HTTP struct {
 	known    bool          // it has listened once
 	within   time.Duration // for its end
 	restart  restart
+	resting  chan struct{} // closed by the call that has it started again; nil where it starts by itself
 	now      Status
 	restarts int64
 }
@@ -62,12 +64,17 @@ func NewHTTP(c Config, dial func(context.Context, Process) (net.Conn, error)) (*
 	return h, nil
 }
 
-// Dial is backend.OverHTTP.Dial. It waits for a server that starts.
+// Dial is backend.OverHTTP.Dial. It waits for a server that starts, and has one started that rests
+// where that is for a call: what looks after it, or listens to it, leaves it at rest.
 func (h *HTTP) Dial(ctx context.Context) (net.Conn, error) {
 	h.begin.Do(func() { go h.keep() })
 	for {
 		h.mu.Lock()
-		p, news, now, rest := h.at, h.news, h.now, h.restart.wait(time.Now())
+		if h.resting != nil && h.calls.Load() > 0 {
+			close(h.resting)
+			h.resting = nil
+		}
+		p, news, now, rest, rests := h.at, h.news, h.now, h.restart.wait(time.Now()), h.resting != nil
 		h.mu.Unlock()
 		switch {
 		case h.life.Err() != nil:
@@ -78,7 +85,7 @@ func (h *HTTP) Dial(ctx context.Context) (net.Conn, error) {
 				return nil, &edge.Error{Kind: edge.Unavailable, Op: "dial", Err: err}
 			}
 			return c, nil
-		case now.State == Stopped || rest > patience:
+		case now.State == Stopped || rests || rest > patience:
 			err := error(&edge.Ended{How: now.Ended})
 			if cause, ok := strings.CutPrefix(now.Ended, unstarted); ok { // it is not for clients
 				err = &StartError{errors.New(cause)}
@@ -106,25 +113,32 @@ func (h *HTTP) keep() {
 	first := time.Now()
 	for h.life.Err() == nil {
 		began := time.Now()
-		how, said := h.live()
-		if h.life.Err() != nil || !h.ended(first, began, how, said) {
+		how, said, done := h.live()
+		if h.life.Err() != nil || !h.ended(first, began, how, said, done) {
 			return
 		}
 		h.mu.Lock()
-		rest := h.restart.wait(time.Now())
+		rest, resting := h.restart.wait(time.Now()), h.resting
 		h.mu.Unlock()
 		select {
 		case <-time.After(rest):
 		case <-h.life.Done():
 		}
+		if resting != nil {
+			select {
+			case <-resting:
+			case <-h.life.Done():
+			}
+		}
 	}
 }
 
-// live is one life of the process. It returns how it ended, and what it printed last.
-func (h *HTTP) live() (how string, said []string) {
+// live is one life of the process. It returns how it ended, and what it printed last; done says
+// that it had listened, and ended by itself with exit 0.
+func (h *HTTP) live() (how string, said []string, done bool) {
 	p, err := h.Starter.Start(h.life, "")
 	if err != nil {
-		return unstarted + err.Error(), nil
+		return unstarted + err.Error(), nil, false
 	}
 	h.mu.Lock()
 	if h.now.Ended != "" { // of an earlier one
@@ -141,6 +155,7 @@ func (h *HTTP) live() (how string, said []string) {
 	go func() { exited <- p.Wait() }()
 	var exit Exit
 	why := h.serve(p, exited, &exit)
+	done = why == "" && exit == Exit{} && h.Status().Processes > 0
 	if why != "" {
 		h.listening(nil)
 		log.event("%s", why)
@@ -162,7 +177,7 @@ func (h *HTTP) live() (how string, said []string) {
 	}
 	log.event("process ended: %s", why)
 	log.end()
-	return why, log.said()
+	return why, log.said(), done
 }
 
 // serve waits until the server listens, and then for its end. It returns why it is to be
@@ -269,7 +284,7 @@ func (h *HTTP) listening(p Process) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.at = p; p != nil {
-		if h.known && h.now.State != Running {
+		if h.known {
 			h.is(Running, "")
 		}
 		h.known = true
@@ -292,19 +307,23 @@ func (h *HTTP) mayTake() time.Duration {
 }
 
 // ended notes how a life of the process ended, the first of which began at first. It reports false
-// where there is no other.
-func (h *HTTP) ended(first, began time.Time, how string, said []string) bool {
+// where there is no other; done is as of live.
+func (h *HTTP) ended(first, began time.Time, how string, said []string, done bool) bool {
 	h.Log.Debug("process ended", "server", h.Name, "how", how, "stderr", lastOf(said))
 	h.tellUnstarted(how, h.Status().Ended)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	defer h.tell()
 	h.now.Ended, h.now.Said = how, said
-	switch {
-	case h.Restart == Never:
+	if h.Restart == Never {
 		h.is(Stopped, told("ended: ", how))
 		return false
-	case h.restart.fail(began, time.Now(), rand.Float64()):
+	}
+	switch bad := h.restart.fail(began, time.Now(), rand.Float64()); {
+	case done && h.Restart == Failures: // it can be called
+		h.resting = make(chan struct{})
+		h.is(Running, "ended: "+how+"; the next call starts it")
+	case bad:
 		h.is(Failed, told("ends again and again, last: ", how))
 	case h.now.State == Failed: // until it is there again: a longer rest is no other state
 		h.is(Failed, told("restarting, ended: ", how))
@@ -347,6 +366,9 @@ func (h *HTTP) Introduced(_ mcp.Era, err error) {
 func (h *HTTP) Well() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.resting != nil {
+		return edge.ErrRests
+	}
 	switch h.now.State {
 	case Failed, Unhealthy, Stopped:
 		return edge.Errorf(edge.Unavailable, "probe", "%w", errors.New(h.now.Reason))

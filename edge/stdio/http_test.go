@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,9 +21,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/health"
 	"github.com/weir-edge/weir/edge/serve"
 	"github.com/weir-edge/weir/edge/source"
 	"github.com/weir-edge/weir/edge/stdio"
@@ -38,6 +41,14 @@ func (s *played) playHTTP(address string) int {
 		return 3
 	}
 	fmt.Println("listening on", l.Addr())
+	if _, is := s.how["quits"]; is {
+		quit := make(chan os.Signal, 1)
+		signal.Notify(quit, syscall.SIGUSR1)
+		go func() {
+			<-quit
+			os.Exit(0)
+		}()
+	}
 	err = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		thread.Lock()
 		defer thread.Unlock()
@@ -70,8 +81,8 @@ type site struct {
 	lines []string
 }
 
-// startSite starts one. change may change its configuration.
-func startSite(t *testing.T, how string, change func(*stdio.Config)) *site {
+// startSite starts one. change may change its configuration, and more the plan.
+func startSite(t *testing.T, how string, change func(*stdio.Config), more ...func(*compile.Plan)) *site {
 	t.Helper()
 	address := edgetest.FreeAddress(t) // nobody is given it while the server is away
 	self, err := os.Executable()
@@ -96,6 +107,9 @@ func startSite(t *testing.T, how string, change func(*stdio.Config)) *site {
 	r := set.Compile()
 	if err := r.Err(); err != nil {
 		t.Fatal(err)
+	}
+	for _, f := range more {
+		f(r.Plan)
 	}
 	start := func(serve.Starting) (backend.Local, error) {
 		server, err := stdio.NewHTTP(c, func(ctx context.Context, _ stdio.Process) (net.Conn, error) {
@@ -157,6 +171,57 @@ func TestHTTPServer(t *testing.T) {
 	}
 }
 
+// A server that ends by itself with exit 0 is started again by itself with always, by the next call
+// with on-failure, whatever looks at it meanwhile, and never with no.
+func TestHTTPServerThatIsDone(t *testing.T) {
+	for name, restart := range map[string]stdio.Restart{"always": stdio.Restarted, "on-failure": stdio.Failures, "no": stdio.Never} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := startSite(t, "quits", func(c *stdio.Config) { c.Restart = restart }, func(p *compile.Plan) { p.Servers[0].Failure.Interval = 200 * time.Millisecond })
+			c := s.NewClient().As(edgetest.Modern, "")
+			pid := text(t, c.CallTool("1", "pid", "{}"))
+			n, _ := strconv.Atoi(pid)
+			if err := syscall.Kill(n, syscall.SIGUSR1); err != nil {
+				t.Fatal(err)
+			}
+			await(t, "it has ended", func() bool { return s.server.Status().Ended == "exit 0" })
+			switch restart {
+			case stdio.Restarted:
+				await(t, "it is back", func() bool { return s.server.Status().Processes == 1 })
+				return
+			case stdio.Never:
+				if now := s.server.Status(); now.State != stdio.Stopped {
+					t.Errorf("the status is %+v", now)
+				}
+				if r, err := c.TryAsk("2", "tools/call", edgetest.CallParams("pid", "{}")); err != nil || r.Status != 502 {
+					t.Errorf("a call: %+v, %v", r, err)
+				}
+				return
+			}
+			// Its rest is at most 1.2 s, and health checks come all the time.
+			for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+				now := s.server.Status()
+				if now.Processes != 0 || now.Restarts != 0 || now.State != stdio.Running || now.Reason != "ended: exit 0; the next call starts it" || !errors.Is(s.server.Well(), edge.ErrRests) {
+					t.Fatalf("at rest: %+v", now)
+				}
+				if conn, err := s.server.Dial(t.Context()); err == nil {
+					conn.Close()
+					t.Fatal("what is no call connects")
+				}
+			}
+			if back, _ := s.Serve.Alone("back"); back.Status().Is() != health.Ready {
+				t.Errorf("its health is %+v", back.Status())
+			}
+			if again := text(t, c.CallTool("2", "pid", "{}")); again == pid {
+				t.Error("the process has not changed")
+			}
+			if now := s.server.Status(); now.Processes != 1 || now.Restarts != 1 || now.Reason != "" {
+				t.Errorf("after the call: %+v", now)
+			}
+		})
+	}
+}
+
 // A server that does not answer is unhealthy and started anew; one with a call at work is
 // left alone.
 func TestHTTPProbes(t *testing.T) {
@@ -192,8 +257,10 @@ func TestHTTPProbes(t *testing.T) {
 // tried ever more seldom; a client reads of it how it ended, and nothing of what it printed.
 func TestHTTPServerThatFails(t *testing.T) {
 	t.Parallel()
-	for how, want := range map[string]string{"exit=3": "exit 3", "deafen": "does not listen on its port"} {
-		s := startSite(t, how, func(c *stdio.Config) { c.Introduction, c.Timeout = 500*time.Millisecond, time.Second })
+	for how, want := range map[string]string{"exit=3": "exit 3", "exit=0": "exit 0", "deafen": "does not listen on its port"} {
+		s := startSite(t, how, func(c *stdio.Config) {
+			c.Restart, c.Introduction, c.Timeout = stdio.Failures, 500*time.Millisecond, time.Second
+		})
 		await(t, how+": its failure is known", func() bool { return strings.Contains(s.server.Status().Ended, want) })
 		await(t, how+": it has failed for good", func() bool { return s.server.Status().State == stdio.Failed })
 		r, err := s.NewClient().As(edgetest.Modern, "").TryAsk("1", "tools/list", "{}")

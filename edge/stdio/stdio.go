@@ -31,6 +31,7 @@ type Restart uint8
 // The policies.
 const (
 	Restarted Restart = iota // started again when it is needed, after a rest
+	Failures                 // likewise, but one over HTTP that ended with exit 0 waits for a call that needs it
 	Never                    // stays ended
 )
 

@@ -197,7 +197,9 @@ type ServerRun struct {
 	// +kubebuilder:validation:Maximum=1024
 	MaxProcesses *int32 `json:"maxProcesses,omitempty"`
 
-	// Restart says when a server that has ended is started again.
+	// Restart says when a server that has ended is started again: no for never, always for
+	// each time, on-failure for each time but that one which speaks HTTP and ended by itself
+	// with exit 0 waits for the next call. One over stdio is started when it is needed.
 	// +kubebuilder:default=on-failure
 	Restart RestartPolicy `json:"restart,omitempty"`
 

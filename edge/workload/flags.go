@@ -64,7 +64,7 @@ type Options struct {
 	Labels             []string `flag:"label,l" theme:"Server" value:"NAME=VALUE" field:"spec.run.labels" help:"a label of the workload; may be repeated"`
 	Processes          string   `flag:"processes" theme:"Server" value:"MODE" def:"session" field:"spec.run.processes" help:"a process for each session, or one that all share: session or shared"`
 	MaxProcesses       int      `flag:"max-processes" theme:"Server" value:"N" def:"16" field:"spec.run.maxProcesses" help:"at most so many at a time"`
-	Restart            string   `flag:"restart" theme:"Server" value:"WHEN" def:"on-failure" field:"spec.run.restart" help:"start a server that has ended again: on-failure, always or no"`
+	Restart            string   `flag:"restart" theme:"Server" value:"WHEN" def:"on-failure" field:"spec.run.restart" help:"start a server that has ended again: on-failure, always or no; with on-failure one that speaks HTTP and ended with exit 0 waits for the next call"`
 	Memory             string   `flag:"memory" theme:"Server" value:"SIZE" def:"1GiB" field:"spec.run.memory" help:"memory that the server and what it starts may take together"`
 	CPUs               string   `flag:"cpus" theme:"Server" value:"N" field:"spec.run.cpus" help:"processors that it may use, such as 0.5"`
 	RuntimeImage       string   `flag:"runtime-image" theme:"Server" value:"IMAGE" field:"spec.run.runtimeImage" help:"the base of an image that is built, in place of the usual one; of go:// that of the toolchain"`

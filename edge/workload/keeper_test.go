@@ -627,6 +627,19 @@ func TestStopThatCannotBeKept(t *testing.T) {
 	}
 }
 
+// A server that rests until it is called runs, and why it has no process is told.
+func TestServerAtRest(t *testing.T) {
+	const why = "ended: exit 0; the next call starts it"
+	k := keep(t, &played{looks: map[string]Look{"time": {State: Running, Reason: why}}}, t.TempDir())
+	if err := k.Run(t.Context(), describe("time"), false, time.Minute, nil); err != nil {
+		t.Fatal(err)
+	}
+	k.all["time"].tend(time.Now())
+	if s := listed(t, k, "time"); s.Status != Running || s.StatusContext != why {
+		t.Errorf("%+v", s)
+	}
+}
+
 // A process that was killed with a workload in its foreground holds neither its name nor its port.
 func TestForegroundKilled(t *testing.T) {
 	dir := t.TempDir()

@@ -88,7 +88,7 @@ func (w *one) tend(now time.Time) bool {
 	}
 	switch look.State {
 	case Running:
-		w.to(Running, "")
+		w.to(Running, look.Reason)
 	case Unhealthy:
 		if state == Running || state == Unhealthy || state == AuthRetrying {
 			w.to(Unhealthy, look.Reason)

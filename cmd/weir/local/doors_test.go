@@ -7,6 +7,8 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/secret"
+	"github.com/weir-edge/weir/edge/stdio"
+	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/edge/workload"
 )
 
@@ -26,6 +28,15 @@ func TestRefusalsThatPass(t *testing.T) {
 		e, ok := refusal("w", c.err).(*workload.Error)
 		if !ok || e.Code != c.code || e.Passing != c.passing {
 			t.Errorf("%v: %+v", c.err, e)
+		}
+	}
+}
+
+// Each policy of --restart is another one of who keeps the processes.
+func TestRestarts(t *testing.T) {
+	for policy, want := range map[v1beta1.RestartPolicy]stdio.Restart{"always": stdio.Restarted, "on-failure": stdio.Failures, "no": stdio.Never} {
+		if got, ok := restarts[policy]; !ok || got != want {
+			t.Errorf("%s is %v", policy, got)
 		}
 	}
 }

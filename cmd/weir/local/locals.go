@@ -58,6 +58,9 @@ type Locals struct {
 // New makes one for the workloads of a configuration.
 func New(s serve.Settings) *Locals { return &Locals{settings: s} }
 
+// restarts are the policies of manifests as those of who keeps the processes.
+var restarts = map[v1beta1.RestartPolicy]stdio.Restart{v1beta1.RestartAlways: stdio.Restarted, v1beta1.RestartOnFailure: stdio.Failures, v1beta1.RestartNever: stdio.Never}
+
 // place makes the directories that all workloads share; l.mu is held.
 func (l *Locals) place() (err error) {
 	if l.state != "" {
@@ -209,14 +212,11 @@ func (l *Locals) Start(s serve.Starting) (backend.Local, error) {
 		return nil, err
 	}
 	c := stdio.Config{
-		Name: w.Name, Digest: s.Digest, Starter: launch, MaxProcesses: w.MaxProcesses, MaxMessage: s.MaxMessage,
+		Name: w.Name, Digest: s.Digest, Starter: launch, Restart: restarts[w.Restart], MaxProcesses: w.MaxProcesses, MaxMessage: s.MaxMessage,
 		Secrets: given.all, Lines: lines(s.Log, w.Name), Log: s.Log,
 	}
 	if w.Processes == v1beta1.ProcessShared {
 		c.Mode = stdio.Shared
-	}
-	if w.Restart == v1beta1.RestartNever {
-		c.Restart = stdio.Never
 	}
 	switch filepath.Base(w.Program) {
 	case "npx", "uvx", "pipx", "bunx", "deno":

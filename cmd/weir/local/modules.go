@@ -259,14 +259,11 @@ func (l *Locals) startModule(s serve.Starting, of *opened) (backend.Local, error
 	}
 	h.life, h.end = context.WithCancel(context.Background())
 	c := stdio.Config{
-		Name: w.Name, Digest: s.Digest, Starter: h, MaxProcesses: w.MaxProcesses, MaxMessage: s.MaxMessage,
+		Name: w.Name, Digest: s.Digest, Starter: h, Restart: restarts[w.Restart], MaxProcesses: w.MaxProcesses, MaxMessage: s.MaxMessage,
 		Secrets: given.all, Lines: lines(s.Log, w.Name), Log: s.Log,
 	}
 	if w.Processes == v1beta1.ProcessShared {
 		c.Mode = stdio.Shared
-	}
-	if w.Restart == v1beta1.RestartNever {
-		c.Restart = stdio.Never
 	}
 	if of != nil {
 		of.keep(w, &c)
