@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,7 +49,7 @@ func (p *played) Read(text []byte) (*Facts, error) {
 		return nil, &Error{Code: CodeInvalid, Message: err.Error()}
 	}
 	port, _ := strconv.Atoi(m.get("spec", "proxyPort"))
-	return &Facts{Name: m.get("metadata", "name"), Host: "127.0.0.1", Port: port, Package: m.get("spec", "image"), Transport: "stdio", Group: m.get("spec", "groupRef", "name"), Remote: m.get("kind") == "MCPRemoteProxy"}, nil
+	return &Facts{Name: m.get("metadata", "name"), Host: cmp.Or(m.get("spec", "host"), "127.0.0.1"), Port: port, Package: m.get("spec", "image"), Transport: "stdio", Group: m.get("spec", "groupRef", "name"), Remote: m.get("kind") == "MCPRemoteProxy"}, nil
 }
 
 func (p *played) Open(o Opening) error {
@@ -640,6 +641,40 @@ func TestServerAtRest(t *testing.T) {
 	}
 }
 
+// A workload whose host takes long to be looked up holds no other command up.
+func TestSlowHost(t *testing.T) {
+	k := keep(t, &played{}, t.TempDir())
+	asked, release := make(chan bool, 100), make(chan struct{})
+	before := net.DefaultResolver
+	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		asked <- true
+		<-release
+		return nil, errors.New("no server answers")
+	}}
+	var group sync.WaitGroup
+	free := sync.OnceFunc(func() { close(release) })
+	defer func() {
+		free()
+		group.Wait()
+		net.DefaultResolver = before
+	}()
+	ran, listed := make(chan error, 1), make(chan error, 1)
+	group.Go(func() { ran <- k.Run(t.Context(), describe("time", "  host: slow.example\n"), false, time.Minute, nil) })
+	edgetest.Receive(t, asked, "a question to the resolver")
+	group.Go(func() {
+		_, err := k.List(t.Context())
+		listed <- err
+	})
+	if err := edgetest.Receive(t, listed, "the list"); err != nil {
+		t.Error(err)
+	}
+	free()
+	var e *Error
+	if err := edgetest.Receive(t, ran, "the end of the run"); !errors.As(err, &e) || e.Code != CodeInvalid || e.Field != "--host" {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
+
 // A process that was killed with a workload in its foreground holds neither its name nor its port.
 func TestForegroundKilled(t *testing.T) {
 	dir := t.TempDir()
@@ -658,6 +693,13 @@ func TestForegroundKilled(t *testing.T) {
 	}
 	if err := open().Run(t.Context(), describe("other", port), false, time.Minute, nil); code(err) != CodeTaken {
 		t.Errorf("while it runs: %v", err)
+	}
+	managed := keep(t, &played{}, dir)
+	if err := managed.Run(t.Context(), describe("kept"), false, time.Minute, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := open().Run(t.Context(), describe("kept"), false, time.Minute, nil); code(err) != CodeTaken || !strings.Contains(err.Error(), fmt.Sprintf("kept is there already: the process %d keeps it", os.Getpid())) {
+		t.Errorf("beside the manager: %v", err)
 	}
 	killed.all["time"].folder.close() // as its end does
 	again := open()

@@ -32,11 +32,15 @@ func (k *Keeper) Run(ctx context.Context, manifest []byte, replace bool, wait ti
 	if err != nil {
 		return err
 	}
+	host, err := addressOf(ctx, facts.Host) // before anybody has to wait for this one
+	if err != nil {
+		return err
+	}
 	if replace {
 		// What runs stays where what is to take its place cannot.
 		would := *facts
 		k.mu.Lock()
-		err := k.choosePort(&would)
+		err := k.choosePort(&would, host)
 		k.mu.Unlock()
 		if err == nil && k.Evict != nil {
 			err = k.Evict(ctx, facts.Name)
@@ -58,7 +62,7 @@ func (k *Keeper) Run(ctx context.Context, manifest []byte, replace bool, wait ti
 	}
 	for tries := 1; ; tries++ {
 		f := *facts
-		w, err := k.create(&f, manifest)
+		w, err := k.create(&f, host, manifest)
 		if err != nil {
 			return err
 		}
@@ -100,8 +104,8 @@ func steps(told func(Event)) func(Event) {
 	}
 }
 
-// create makes a new workload, whose turn the caller has.
-func (k *Keeper) create(facts *Facts, manifest []byte) (*one, error) {
+// create makes a new workload, whose turn the caller has. host is the address of its door.
+func (k *Keeper) create(facts *Facts, host string, manifest []byte) (*one, error) {
 	w := newOne(k, facts.Name)
 	w.try()
 	w.facts, w.now.Created, w.now.Foreground = facts, time.Now(), k.Foreground
@@ -113,7 +117,7 @@ func (k *Keeper) create(facts *Facts, manifest []byte) (*one, error) {
 		if k.all[w.name] != nil {
 			return taken(w.name, "is there already")
 		}
-		if err := k.choosePort(facts); err != nil {
+		if err := k.choosePort(facts, host); err != nil {
 			return err
 		}
 		k.all[w.name] = w
@@ -166,8 +170,8 @@ func (k *Keeper) makeFolder(name string) (*folder, error) {
 	}
 	left, err := openFolder(path)
 	switch {
-	case errors.Is(err, edge.ErrHeld):
-		return nil, taken(name, fmt.Sprintf("runs in the foreground of the process %d", readRecord(path).PID))
+	case errors.Is(err, edge.ErrHeld): // by the manager, or by a process in the foreground
+		return nil, taken(name, fmt.Sprintf("is there already: the process %d keeps it", readRecord(path).PID))
 	case err != nil:
 		return nil, err
 	case !readRecord(path).Foreground:
@@ -204,9 +208,23 @@ func (k *Keeper) portRange() (first, last int, err error) {
 	return firstPort, lastPort, nil
 }
 
+// addressOf is the address of this machine that a host is. A name has a time to be looked up.
+func addressOf(ctx context.Context, host string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
+	switch {
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return "", &Error{Code: CodeInvalid, Field: "--host", Message: host + " is no address of this machine", Next: "give one that it has, or 0.0.0.0 for all"}
+	case err != nil:
+		return "", &Error{Code: CodeInvalid, Field: "--host", Message: err.Error()}
+	}
+	return ln.Addr().(*net.TCPAddr).AddrPort().Addr().Unmap().String(), ln.Close()
+}
+
 // choosePort gives a workload the port of its door: the one that is given, or the first free
-// one from a place that its name determines. k.mu is held.
-func (k *Keeper) choosePort(f *Facts) error {
+// one from a place that its name determines; host is its address. k.mu is held.
+func (k *Keeper) choosePort(f *Facts, host string) error {
 	used := k.ports()
 	if f.Port != 0 {
 		taken := &Error{Code: CodeTaken, Field: "--proxy-port", Message: fmt.Sprintf("the port %d is that of the workload %s", f.Port, used[f.Port]), Next: "give another --proxy-port, or none"}
@@ -214,14 +232,13 @@ func (k *Keeper) choosePort(f *Facts) error {
 		case f.Name: // which is to be replaced
 			return nil
 		case "":
-			ln, err := net.Listen("tcp", net.JoinHostPort(f.Host, strconv.Itoa(f.Port)))
+			ln, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(f.Port)))
 			if err == nil {
 				return ln.Close()
 			}
-			if taken.Message = err.Error(); inUse(err) {
-				return taken
+			if taken.Message = err.Error(); !inUse(err) {
+				return nil // Open says what is wrong
 			}
-			return nil // Open says what is wrong
 		}
 		return taken
 	}
@@ -237,19 +254,11 @@ func (k *Keeper) choosePort(f *Facts) error {
 		if used[port] != "" {
 			continue
 		}
-		ln, err := net.Listen("tcp", net.JoinHostPort(f.Host, strconv.Itoa(port)))
+		ln, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 		if err == nil {
 			ln.Close()
 			f.Port = port
 			return nil
-		}
-		var dns *net.DNSError
-		var address *net.AddrError
-		switch {
-		case errors.As(err, &dns), errors.As(err, &address):
-			return &Error{Code: CodeInvalid, Field: "--host", Message: err.Error()}
-		case errors.Is(err, syscall.EADDRNOTAVAIL):
-			return &Error{Code: CodeInvalid, Field: "--host", Message: f.Host + " is no address of this machine", Next: "give one that it has, or 0.0.0.0 for all"}
 		}
 		if i > 200 && !inUse(err) { // it is not for the port
 			return &Error{Code: CodeInvalid, Field: "--host", Message: err.Error()}
