@@ -52,7 +52,7 @@ func mutants(t *testing.T) int {
 // A mutant may use so much before the child calls it a failure.
 const (
 	mutantTime   = 5 * time.Second          // of the processors
-	mutantWait   = time.Minute              // by the clock, for the end of one that is left alone: others may have the processors
+	mutantWait   = time.Minute * heavier    // by the clock, for the end of one that is left alone: others may have the processors
 	mutantWork   = 2 * mutantTime * heavier // of both processors, for the largest modules there can be
 	mutantMemory = 256 << 20                // resident, with all of the child
 	mutantSpace  = 4 << 30                  // of addresses, most of which the runtime reserves

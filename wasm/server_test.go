@@ -230,7 +230,7 @@ func TestServerAsks(t *testing.T) {
 		"requests": loop(i32(0), i32(3), i32(1024), i32(8), call(0), ins(opDrop, opBr, 0)),
 		"answers":  loop(i32(1024), i32(8), call(1), ins(opDrop, opBr, 0)),
 	} {
-		if end := openServer(t, asking("GET", 3, 8, ins(opDrop), body, i64(0)), 16<<20).serving(t).within(t, 5*time.Second); end.Reason != "fuel" {
+		if end := openServer(t, asking("GET", 3, 8, ins(opDrop), body, i64(0)), 16<<20).serving(t).within(t, 5*time.Second*heavier); end.Reason != "fuel" {
 			t.Errorf("%s without end: %+v", name, end)
 		}
 	}
