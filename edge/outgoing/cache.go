@@ -49,14 +49,6 @@ type Way struct {
 	Asks     bool            // Maker asks somebody, who may say nothing for long
 }
 
-// lane is how one way is used, by whatever backends. While whoever makes its credentials is away
-// nobody is asked, but for one attempt a second that tries for all. lanesMu guards it.
-type lane struct {
-	room  chan struct{} // holds a value for each that is made
-	err   error         // why the last one could not be made; nil for none
-	quiet int64         // until when nobody tries then
-}
-
 // Ask is a question for a credential.
 type Ask struct {
 	Who     *edge.Identity // whom it is for; not nil
@@ -96,7 +88,7 @@ type Cache struct {
 	waiting     atomic.Int64
 	room        chan struct{} // holds a value for each that is made
 	lanesMu     sync.Mutex
-	lanes       map[[16]byte]*lane // by digest of the way: as many as the plan has
+	lanes       map[[16]byte]chan struct{} // room of one way, by its digest: as many as the plan has
 	over        context.Context
 	stop        context.CancelFunc
 	flights     sync.WaitGroup
@@ -131,8 +123,6 @@ type entry struct {
 // flight is a credential that is being made.
 type flight struct {
 	done       chan struct{} // closed at its end
-	lane       *lane         // of its way; nil for one that asks nobody
-	tries      bool          // for all of its way
 	mark       string
 	value      any
 	generation uint64
@@ -143,7 +133,7 @@ type flight struct {
 func NewCache(now func() time.Time) *Cache { return newCache(now, maxKept) }
 
 func newCache(now func() time.Time, budget int64) *Cache {
-	c := &Cache{now: now, start: now(), budget: budget / shards, room: make(chan struct{}, madeAtOnce), lanes: map[[16]byte]*lane{}}
+	c := &Cache{now: now, start: now(), budget: budget / shards, room: make(chan struct{}, madeAtOnce), lanes: map[[16]byte]chan struct{}{}}
 	c.over, c.stop = context.WithCancel(context.Background())
 	for i := range c.shards {
 		s := &c.shards[i]
@@ -221,12 +211,6 @@ func (c *Cache) begin(ctx context.Context, s *shard, w *Way, a *Ask, k *key) (*f
 		return nil, crowded("too many credentials are being made")
 	}
 	f := &flight{done: make(chan struct{}), mark: strings.Clone(a.Mark)}
-	if w.Asks {
-		if f.lane, f.tries, f.err = c.enter(w); f.err != nil {
-			c.flying.Add(-1)
-			return nil, f.err
-		}
-	}
 	own := *a
 	own.Mark = f.mark
 	kept := *k // whose texts may be parts of larger ones
@@ -236,32 +220,17 @@ func (c *Cache) begin(ctx context.Context, s *shard, w *Way, a *Ask, k *key) (*f
 	return f, nil
 }
 
-// enter finds the lane of a way. An error says why nothing is to be made there now; tries that
-// the caller tries for all.
-func (c *Cache) enter(w *Way) (l *lane, tries bool, err error) {
+// lane is the room of one way, so that a service which says nothing holds up no other's. It does
+// not keep others of the way from trying after a failure: one user's token may be what it fails of.
+func (c *Cache) lane(w *Way) chan struct{} {
 	c.lanesMu.Lock()
 	defer c.lanesMu.Unlock()
-	if l = c.lanes[w.Digest]; l == nil {
-		l = &lane{room: make(chan struct{}, madeInOne)}
-		c.lanes[w.Digest] = l
+	room := c.lanes[w.Digest]
+	if room == nil {
+		room = make(chan struct{}, madeInOne)
+		c.lanes[w.Digest] = room
 	}
-	if now := c.at(c.now()); l.err != nil && now >= l.quiet {
-		l.quiet = now + int64(madeWithin)
-		return l, true, nil
-	}
-	return l, false, l.err
-}
-
-// heard notes what came of asking: a refusal is an answer, too.
-func (c *Cache) heard(f *flight, err error) {
-	c.lanesMu.Lock()
-	defer c.lanesMu.Unlock()
-	switch kind := edge.KindOf(err); {
-	case err == nil || isRefusal(err):
-		f.lane.err = nil
-	case kind == edge.Unavailable || kind == edge.Timeout:
-		f.lane.err, f.lane.quiet = err, c.at(c.now())+int64(failureKept)
-	}
+	return room
 }
 
 func crowded(what string) error {
@@ -297,7 +266,7 @@ func (c *Cache) fly(ctx context.Context, s *shard, w *Way, a *Ask, k key, f *fli
 	defer cancel()
 	defer context.AfterFunc(c.over, cancel)()
 	began := c.now()
-	fresh, err := c.make(ctx, w, a, f)
+	fresh, err := c.make(ctx, w, a)
 	if w.Made != nil {
 		w.Made(edge.Made{Strategy: w.Strategy, Who: a.Who, Began: began, Took: c.now().Sub(began), Err: err, Context: ctx})
 	}
@@ -315,9 +284,9 @@ func (c *Cache) fly(ctx context.Context, s *shard, w *Way, a *Ask, k key, f *fli
 
 // make has a credential made once there is room for it, in its way and at all; what asks nobody
 // needs none.
-func (c *Cache) make(ctx context.Context, w *Way, a *Ask, f *flight) (fresh Fresh, err error) {
+func (c *Cache) make(ctx context.Context, w *Way, a *Ask) (fresh Fresh, err error) {
 	if w.Asks {
-		for _, room := range []chan struct{}{f.lane.room, c.room} {
+		for _, room := range []chan struct{}{c.lane(w), c.room} {
 			select {
 			case room <- struct{}{}:
 				defer func() { <-room }()
@@ -325,12 +294,6 @@ func (c *Cache) make(ctx context.Context, w *Way, a *Ask, f *flight) (fresh Fres
 				return Fresh{}, ended(ctx.Err())
 			}
 		}
-		if !f.tries { // what others found out while this one waited
-			if _, f.tries, err = c.enter(w); err != nil {
-				return Fresh{}, err
-			}
-		}
-		defer func() { c.heard(f, err) }()
 	}
 	defer func() {
 		if r := recover(); r != nil {
