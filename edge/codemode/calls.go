@@ -212,7 +212,7 @@ func valueOf(tool string, result []byte, whole bool) scripting.Answer {
 		}
 		return failing(tool, 0, "%s", told(first))
 	}
-	if structured := mcp.Structured(result); structured != nil {
+	if structured := mcp.Lookup(result, "structuredContent"); structured != nil {
 		return scripting.Answer{Value: lone(structured)}
 	}
 	switch {

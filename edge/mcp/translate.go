@@ -121,15 +121,6 @@ func ResultToLegacy(dst []byte, m *Message, method string, id []byte) []byte {
 	return Splice(dst, m.Raw, append(edits, m.without(drop...)...)...)
 }
 
-// Structured returns the structuredContent of the result of a tool call; nil for none, and for null,
-// which servers write for none beside their text.
-func Structured(result []byte) []byte {
-	if s := Lookup(result, "structuredContent"); string(s) != "null" {
-		return s
-	}
-	return nil
-}
-
 // CallToLegacy returns the result of a tool call, JSON text of an object, as a legacy one.
 func CallToLegacy(result []byte) []byte {
 	var drop []string

@@ -199,7 +199,7 @@ func (r *references) typeOf(schema []byte) (kind string, nullable bool) {
 // outputOf is the output of a step that called a tool: structuredContent, or an object of
 // the contents: text, text_1 …, image_0 …, audio_0 …, resource, resource_1 …
 func outputOf(result []byte) ([]byte, error) {
-	if s := mcp.Structured(result); s != nil {
+	if s := mcp.Lookup(result, "structuredContent"); s != nil {
 		return s, nil
 	}
 	all := mcp.Elements(mcp.Lookup(result, "content"))
@@ -296,7 +296,7 @@ func (r *run) plainCall(ctx context.Context, c *scripting.Call) scripting.Answer
 // plainValue is what call_tool() returns of a result: structuredContent, of which a lone
 // result is its value; else the first text, as JSON where it is; else the contents.
 func plainValue(result []byte) []byte {
-	if s := mcp.Structured(result); s != nil {
+	if s := mcp.Lookup(result, "structuredContent"); s != nil {
 		if all := mcp.Members(s); len(all) == 1 && string(mcp.Unquote(all[0].Name)) == "result" {
 			return all[0].Value
 		}

@@ -96,8 +96,6 @@ func (w *world) call(ctx context.Context, c *workflow.Call) workflow.Answer {
 	switch c.Tool {
 	case "w.text":
 		return workflow.Answer{Result: []byte(`{"content":[{"type":"text","text":"hello"}]}`)}
-	case "w.null":
-		return workflow.Answer{Result: []byte(`{"content":[{"type":"text","text":"hello"}],"structuredContent":null}`)}
 	case "w.many":
 		return workflow.Answer{Result: []byte(`{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"},{"type":"image","data":"aW1n","mimeType":"image/png"},{"type":"resource","resource":{"uri":"x:1","text":"r"}}]}`)}
 	case "w.json":

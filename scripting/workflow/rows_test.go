@@ -50,8 +50,6 @@ func rows() []row {
 steps: [{id: a, tool: w.echo, arguments: {x: "{{.params.o.n}}"}}]`, want: `{"x":"10"}`},
 		{name: "a text that does not become what the schema asks for", yaml: `steps: [{id: a, tool: w.typed, arguments: {i: "3.5"}}]`, want: `failed step "a": tool "w.typed": arguments: i: "3.5" is no integer`, calls: "none"},
 		{name: "output of texts", yaml: `steps: [{id: a, tool: w.many}]`, want: `{"text":"a","text_1":"b","image_0":"aW1n","resource":"r"}`},
-		{name: "output of texts beside null", yaml: `steps: [{id: a, tool: w.null}]`, want: `{"text":"hello"}`},
-		{name: "call_tool of texts beside null", yaml: `script: return call_tool("w.null")`, want: `{"result":"hello"}`},
 		{name: "a text read by name", yaml: `steps: [{id: a, tool: w.text}, {id: b, tool: w.echo, arguments: {x: "{{.steps.a.output.text}}"}}]`, want: `{"x":"hello"}`},
 		{name: "fromJson", yaml: `steps: [{id: a, tool: w.json}, {id: b, tool: w.echo, arguments: {x: "{{index (fromJson .steps.a.output.text).k 1}}"}}]`, want: `{"x":"2"}`},
 		{name: "quote", yaml: params + `steps: [{id: a, tool: w.echo, arguments: {x: "{{quote .params.x}}"}}]`, args: `{"x":"a\"b"}`, want: `{"x":"\"a\\\"b\""}`},

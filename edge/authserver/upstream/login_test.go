@@ -321,7 +321,7 @@ func TestMappedSubject(t *testing.T) {
 		{byID, `{"sub":"alice","id":4711}`, "alice"},
 		{byID, `{"id":"alice"}`, "alice"},
 		{byID, `{"id":4711}`, ""},
-		{byID, `{"sub":"eve","id":"alice"}`, ""},
+		{byID, `{"sub":"eve","id":"alice"}`, "alice"},
 	} {
 		f.spoils("/userinfo", say(200, one.said))
 		_, who, err := f.login(t, one.p)

@@ -81,15 +81,13 @@ func (u *userInfo) who(o oauth.Object) *Who {
 	return &Who{Subject: first(u.subject), Name: plain(first(u.name)), Email: plain(first(u.email))}
 }
 
-// agrees reports whether an answer is about the user of an ID token: by its sub, to the byte
-// (OpenID Connect Core §5.3.2); without one, by the field that says who users are there, which
-// is sub or subject, the claim that the configuration takes for it.
+// agrees reports whether an answer is about the user of an ID token: by its sub (OpenID Connect
+// Core §5.3.2), or by the field that says who users are there. That is the ID token's sub, or,
+// where the answer has no sub, the claim that the configuration takes for it.
 func (u *userInfo) agrees(o oauth.Object, sub, subject string) bool {
-	if own, has := o["sub"]; has {
-		return sub != "" && name(own) == sub
-	}
+	own, has := o["sub"]
 	who := u.who(o).Subject
-	return who != "" && (who == sub || who == subject)
+	return sub != "" && (name(own) == sub || who == sub) || !has && who != "" && who == subject
 }
 
 // identity is where in the answer of a token endpoint the user is.
