@@ -96,10 +96,11 @@ type Upstreams interface {
 	// renewed. What is of one principal is never returned for another, and who is not nil.
 	Upstream(ctx context.Context, who *Identity, provider string) (access, id Secret, err error)
 
-	// Refused tells that a backend, or whoever makes credentials of it, did not take a token of
-	// Upstream, which may return another after that. An error of kind Unauthenticated says that
+	// Refused tells that a token of Upstream was not taken, which may return another after that.
+	// made says that this was not by a backend but by whoever makes credentials of it, who may
+	// have reasons that are of one backend alone. An error of kind Unauthenticated says that
 	// there will be no other until who signs in again.
-	Refused(ctx context.Context, who *Identity, provider string, token Secret) error
+	Refused(ctx context.Context, who *Identity, provider string, token Secret, made bool) error
 }
 
 // Nobody is Upstreams of which nobody has signed in: what credentials are judged with before
@@ -115,7 +116,7 @@ func (Nobody) Upstream(_ context.Context, _ *Identity, provider string) (access,
 }
 
 // Refused is Upstreams.Refused.
-func (Nobody) Refused(context.Context, *Identity, string, Secret) error { return nil }
+func (Nobody) Refused(context.Context, *Identity, string, Secret, bool) error { return nil }
 
 // Env is the world that a part of a plan may touch once the plan goes live.
 type Env struct {

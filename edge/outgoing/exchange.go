@@ -155,7 +155,7 @@ func (p *personal) get(env edge.Env) (func(context.Context, *edge.Outbound) (any
 // another tells that the upstream's token is refused, and reports whether there is another now.
 func (p *personal) another(ctx context.Context, from edge.Upstreams, a *Ask) (bool, error) {
 	old := a.Mark
-	err := from.Refused(ctx, a.Who, p.provider, a.Subject)
+	err := from.Refused(ctx, a.Who, p.provider, a.Subject, !p.same)
 	if err == nil {
 		err = p.upstream(ctx, from, a)
 	}

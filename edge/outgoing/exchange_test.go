@@ -53,7 +53,7 @@ func (u *upstreams) Upstream(_ context.Context, who *edge.Identity, provider str
 	return both[0], both[1], nil
 }
 
-func (u *upstreams) Refused(_ context.Context, who *edge.Identity, provider string, token edge.Secret) error {
+func (u *upstreams) Refused(_ context.Context, who *edge.Identity, provider string, token edge.Secret, _ bool) error {
 	if both, ok := u.renews[token]; ok {
 		u.set(provider, who.Subject, both[0], both[1])
 	}

@@ -201,10 +201,11 @@ func (v *Vault) Upstream(ctx context.Context, who *edge.Identity, provider strin
 
 // Refused implements edge.Upstreams: nobody else would say that a provider has revoked a token.
 // One that can be renewed is renewed, and stays in use where the provider does not answer: another
-// backend may take it. One that cannot is given up, as one that has ended. One that was issued just
+// backend may take it. One that cannot is given up, as one that has ended, but for whoever makes
+// credentials of it: that would be for all backends. One that was issued just
 // now is neither: the next would be another like it, and no end; but for an ID token that has ended
 // since. Where no other ID token is to be had, the access token stays: the user signs in again.
-func (v *Vault) Refused(ctx context.Context, who *edge.Identity, provider string, token edge.Secret) error {
+func (v *Vault) Refused(ctx context.Context, who *edge.Identity, provider string, token edge.Secret, made bool) error {
 	grant, _ := who.Claims["tsid"].(string)
 	p := spot{grant, provider}
 	t, err := v.Tokens(ctx, grant, provider)
@@ -228,6 +229,9 @@ func (v *Vault) Refused(ctx context.Context, who *edge.Identity, provider string
 	if isID {
 		v.needsLogin(ctx, p)
 		return again("upstream "+provider, "the ID token is refused, and no other comes without a login")
+	}
+	if made {
+		return nil
 	}
 	text, err := v.options.Records.Get(ctx, p.key())
 	r := readRecord(text)

@@ -304,7 +304,7 @@ func TestRefusedByABackend(t *testing.T) {
 		w.keeps(t, one, "g")
 		refused := func(access edge.Secret, kind edge.Kind) {
 			t.Helper()
-			if err := two.Refused(t.Context(), who, "hub", access); kind == 0 && err != nil || kind != 0 && edge.KindOf(err) != kind {
+			if err := two.Refused(t.Context(), who, "hub", access, false); kind == 0 && err != nil || kind != 0 && edge.KindOf(err) != kind {
 				t.Error(err)
 			}
 		}
@@ -370,6 +370,12 @@ func TestRefusedByABackend(t *testing.T) {
 		if w.gone.Load() != 0 {
 			t.Fatalf("the grant was told %d times", w.gone.Load())
 		}
+		if err := two.Refused(t.Context(), who, "hub", "access-1", true); err != nil { // by a token service of one backend
+			t.Error(err)
+		}
+		if tokens, err := two.Tokens(t.Context(), "g", "hub"); err != nil || tokens.Access != "access-1" || w.gone.Load() != 0 {
+			t.Errorf("one token service takes it from all backends: %v; the grant was told %d times", err, w.gone.Load())
+		}
 		refused("access-1", edge.Unauthenticated)
 		w.clock.forward(11 * time.Second)
 		for _, v := range []*upstream.Vault{one, two} {
@@ -393,7 +399,7 @@ func TestRefusedIDToken(t *testing.T) {
 		before := w.count("/token")
 		refused := func(what string, token edge.Secret, kind edge.Kind, asked int, gone int64) {
 			t.Helper()
-			err := one.Refused(t.Context(), who, "hub", token)
+			err := one.Refused(t.Context(), who, "hub", token, true)
 			if n := w.count("/token") - before; kind == 0 && err != nil || kind != 0 && edge.KindOf(err) != kind || n != asked || w.gone.Load() != gone {
 				t.Errorf("%s: %v; the provider was asked %d times, want %d; the grant was told %d times, want %d", what, err, n, asked, w.gone.Load(), gone)
 			}
@@ -441,9 +447,9 @@ func TestRefusedAtTwoReplicas(t *testing.T) {
 		})
 		before := w.count("/token")
 		first, second := make(chan error, 1), make(chan error, 1)
-		go func() { first <- one.Refused(t.Context(), who, "hub", "access-1") }()
+		go func() { first <- one.Refused(t.Context(), who, "hub", "access-1", false) }()
 		<-asked
-		go func() { second <- two.Refused(t.Context(), who, "hub", "access-1") }()
+		go func() { second <- two.Refused(t.Context(), who, "hub", "access-1", false) }()
 		edgetest.Until(t, "the other replica to look again and again", func() bool { return looks.gets.Load() > 3 || len(second) > 0 })
 		close(waits)
 		if err := <-second; err != nil {
