@@ -590,6 +590,9 @@ func (b *Backend) handle(ctx context.Context, x *edge.Exchange) (*edge.Response,
 		if try == 0 && b.changed(ctx, x.Identity, in) && odd.unrun {
 			continue
 		}
-		return odd.answer, nil
+		if odd.answer != nil && x.Era == mcp.Legacy {
+			odd.answer.Status = 200
+		}
+		return odd.answer, odd.err
 	}
 }

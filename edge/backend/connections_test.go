@@ -95,6 +95,8 @@ func TestCallIsNeverSentTwice(t *testing.T) {
 				{"answers 500", func(c *edgetest.Call) { c.Text(500, "", "") }},
 				{"answers 503", func(c *edgetest.Call) { c.Text(503, "", "") }},
 				{"redirects", func(c *edgetest.Call) { c.Header().Set("Location", c.Path); c.Text(308, "", "") }},
+				{"answers 400", func(c *edgetest.Call) { c.Text(400, "text/plain", "the amount must be positive") }},
+				{"answers 405", func(c *edgetest.Call) { c.Text(405, "", "") }},
 			} {
 				if era == edgetest.SSE {
 					continue // the answer is not on the call's connection: below

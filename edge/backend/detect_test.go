@@ -236,3 +236,41 @@ func TestFailedCallIsNoReasonToAskAgain(t *testing.T) {
 		t.Errorf("%d questions, %d calls", back.Count("server/discover"), back.Count("tools/call"))
 	}
 }
+
+// A modern backend that refuses a call as a legacy server might is asked once what it speaks, and
+// never sent the call again, which it may have run. What it said reaches the client.
+func TestRefusalIsNoReasonToCallAgain(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		status     int
+		kind, body string
+		code       int
+	}{
+		{400, "application/json", `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"the amount must be positive"}}`, -32000},
+		{400, "application/json", `{"jsonrpc":"2.0","error":{"code":-32600,"message":"the amount must be positive"}}`, -32600},
+		{400, "text/plain", "the amount must be positive", 502},
+		{404, "text/plain", "no such order", 502},
+		{405, "text/plain", "", 502},
+	} {
+		t.Run(fmt.Sprint(c.status, c.kind, c.code), func(t *testing.T) {
+			t.Parallel()
+			back := edgetest.NewServer(t, edgetest.Modern)
+			client := edgetest.Start(t, edgetest.Manifest(back)).NewClient()
+			s := client.Initialize("")
+			back.Always("tools/call", func(call *edgetest.Call) { call.Text(c.status, c.kind, c.body) })
+			for i := range 3 {
+				id := fmt.Sprint(i)
+				for _, m := range []edgetest.Message{
+					s.Call(id, "echo", "{}").Message(), client.Modern(id, "tools/call", edgetest.CallParams("echo", "{}")).Message(),
+				} {
+					if m.Error == nil || m.Error.Code != c.code || c.code < 0 && m.Error.Message != "the amount must be positive" {
+						t.Errorf("%+v", m)
+					}
+				}
+			}
+			if asked, ran := back.Count("server/discover"), back.Count("tools/call"); asked > 2 || ran != 6 {
+				t.Errorf("%d questions, %d calls", asked, ran)
+			}
+		})
+	}
+}

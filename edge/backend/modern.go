@@ -163,10 +163,21 @@ func modernAnswer(answer *edge.Response, status int, translate bool) (*edge.Resp
 	return answer, nil
 }
 
-// doubt is an answer that a server of the modern era does not give.
+// doubt is what a server of the era that the backend is taken for does not say to a call. Where
+// the backend turns out to be of that era all the same, the call may have run: it is not sent
+// again, and its sender gets the answer, or else the error.
 type doubt struct {
 	answer *edge.Response
-	unrun  bool // it says that the call was not run
+	err    error // in place of an answer
+	unrun  bool  // a server of the other era that says so has not run the call
+}
+
+// doubted is the doubt that a refusal is, of a message with this id.
+func doubted(id []byte, r *refusal) *doubt {
+	if r.code != 0 {
+		return &doubt{answer: refused(id, r), unrun: true}
+	}
+	return &doubt{err: r.verdict(), unrun: true}
 }
 
 func (*doubt) Error() string { return errEra.Error() }
@@ -218,7 +229,7 @@ func failedModern(m *mcp.Message, err error) (*edge.Response, error) {
 	case errors.As(err, &r) && r.modern():
 		return refused(m.IDText(), r), nil
 	case errors.As(err, &r) && (r.status == 400 || r.status == 404 || r.status == 405):
-		return nil, errEra
+		return nil, doubted(m.IDText(), r)
 	case errors.As(err, &r):
 		return nil, r.verdict()
 	}

@@ -130,17 +130,11 @@ func (s *session) failed(ctx context.Context, l *link, c *call, x *edge.Exchange
 	var r *refusal
 	m := x.Request
 	switch {
-	case errors.As(err, &r) && r.lacksMethod():
-		// A modern server says so, and a bridge for a legacy one.
-		answer := refused(m.IDText(), r)
-		if x.Era == mcp.Legacy {
-			answer.Status = 200
-		}
-		return nil, &doubt{answer: answer, unrun: true}
 	case errors.As(err, &r) && r.lostSession() && !r.modern():
 		return nil, errLost
 	case errors.As(err, &r) && (r.modern() || r.status == 405):
-		return nil, errEra
+		// A modern server says so, and a bridge for a legacy one.
+		return nil, doubted(m.IDText(), r)
 	case errors.As(err, &r) && r.code != 0:
 		return refused(c.id, r), nil
 	case errors.As(err, &r) && r.status == 400 && !mcp.MethodOf(m.Method).Known:
@@ -171,9 +165,6 @@ func (s *session) call(ctx context.Context, x *edge.Exchange) (*edge.Response, e
 				continue
 			}
 			return nil, edge.Errorf(edge.Unavailable, "call", "%w", errLost)
-		}
-		if errors.Is(err, errEra) {
-			s.odd.Store(true)
 		}
 		return r, err
 	}
@@ -268,7 +259,11 @@ func (s *session) once(ctx context.Context, l *link, x *edge.Exchange) (*edge.Re
 	switch code := answer.Code(); {
 	case status < 400:
 	case code == mcp.CodeHeaderMismatch || code == mcp.CodeMissingCapability || code == mcp.CodeVersion:
-		return nil, errEra
+		m, err := mcp.Decode(mcp.Splice(nil, answer.Raw, answer.WithID(x.Request.IDText())))
+		if err != nil {
+			return nil, nonsense(err)
+		}
+		return nil, &doubt{answer: &edge.Response{Message: *m, Status: status}, unrun: true}
 	case status == 404 && l.id != "" && code != mcp.CodeMethodNotFound:
 		return nil, errLost // said under the id of the request, which it did not run
 	}
