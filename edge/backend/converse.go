@@ -327,6 +327,9 @@ func (r *reply) events(ctx context.Context, id []byte, m *mcp.Message, before fu
 		}
 		err = m.Decode(e.Data)
 		switch {
+		case err != nil && idle(e.Data):
+			r.peer.missed(err)
+			r.wait()
 		case errors.Is(err, mcp.ErrBatch):
 			r.wait()
 			if at := r.ask.place; at != nil && !at.news(&e) {
@@ -364,6 +367,24 @@ func (r *reply) events(ctx context.Context, id []byte, m *mcp.Message, before fu
 			r.peer.stray()
 		}
 	}
+}
+
+// idle reports whether the data of an event hold neither a message nor a part of one, as what some
+// servers send so that a connection stays open: a word, a number, an object or a batch of nothing.
+func idle(text []byte) bool {
+	text = bytes.TrimSpace(bytes.TrimPrefix(text, byteOrderMark))
+	if len(text) == 0 {
+		return true
+	}
+	within := text[1:]
+	switch text[0] {
+	case '{':
+		return string(bytes.TrimSpace(within)) == "}"
+	case '[':
+		within = bytes.TrimSpace(within)
+		return len(within) > 0 && within[0] != '{' && within[0] != '['
+	}
+	return true
 }
 
 // tells reports whether what is no message would be a notification or a question, and no answer.

@@ -152,6 +152,9 @@ func modernAnswer(answer *edge.Response, status int, translate bool) (*edge.Resp
 	if answer.Says("resultType", "input_required") && !safePages(&answer.Message) {
 		return nil, edge.Errorf(edge.Unavailable, "call", "the backend asks to open a URL that is not a web page")
 	}
+	if status < 300 || answer.Kind == mcp.Result {
+		status = 200 // clients throw the body of a 202 away
+	}
 	if answer.Status = status; !translate && status == 200 && answer.Kind == mcp.Failure {
 		answer.Status = mcp.Status(answer.Code()) // it came as an event, whose stream was 200 before
 	}

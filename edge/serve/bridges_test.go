@@ -714,6 +714,13 @@ func TestZ10OddServers(t *testing.T) {
 		{"an event that is empty, and one of another type", "tools/call", false, func(c *edgetest.Call) {
 			c.Raw("id: 1\n\nevent: ping\ndata: {}\n\ndata:\n\nevent: message\ndata:" + answer(c) + "\n\n")
 		}},
+		{"a result under 202", "tools/call", false, func(c *edgetest.Call) { c.JSON(202, answer(c)) }},
+		{"a result under 206", "tools/call", false, func(c *edgetest.Call) { c.JSON(206, answer(c)) }},
+		{"a result under 400", "tools/call", false, func(c *edgetest.Call) { c.JSON(400, answer(c)) }},
+		{"events that are no messages", "tools/call", false, func(c *edgetest.Call) {
+			c.Whole("heartbeat", "[DONE]", "5", "null", "{}", "[]", " [ ] ", answer(c))
+		}},
+		{"an answer that is cut, as an event", "tools/call", true, func(c *edgetest.Call) { c.Whole(answer(c)[:20], answer(c)) }},
 		{"a log message that cannot be read", "tools/call", false, func(c *edgetest.Call) {
 			c.Whole(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"cut \ud83d"}}`, answer(c))
 		}},
@@ -806,7 +813,7 @@ func TestZ10OddServers(t *testing.T) {
 						switch {
 						case one.fail && (m.Error == nil || m.Error.Code != 502):
 							t.Errorf("call %s: %+v", id, m)
-						case !one.fail && (m.Error != nil || string(m.ID) != id || !strings.Contains(string(m.Result), `"content":[`) || strings.Contains(string(m.Result), "second")):
+						case !one.fail && (r.Status != 200 || m.Error != nil || string(m.ID) != id || !strings.Contains(string(m.Result), `"content":[`) || strings.Contains(string(m.Result), "second")):
 							t.Errorf("call %s: %+v", id, m)
 						}
 					}
