@@ -19,10 +19,13 @@ import (
 // Kubernetes when it updates a volume, change several at once.
 const settled = 200 * time.Millisecond
 
-// watch calls changed after the configuration has changed, files and folders,
-// and at SIGHUP, and asks for them again after that. modules are further files,
-// which the configuration names. The caller must call stop, which waits for its
-// goroutine to end.
+// lookEvery is how often it is looked where links lead, and whether what was gone is there again:
+// the system tells neither.
+const lookEvery = time.Second
+
+// watch calls changed after the configuration has changed, files, folders and what is behind
+// links, and at SIGHUP, and asks for them again after that. modules are further files, which the
+// configuration names. The caller must call stop, which waits for its goroutine to end.
 func watch(log *slog.Logger, config []string, modules func() []string, changed func()) (stop func(), err error) {
 	files, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -35,11 +38,23 @@ func watch(log *slog.Logger, config []string, modules func() []string, changed f
 		}
 	}
 	all := slices.Clone(config)
+	seen := map[string]fs.FileInfo{}
 	look := func() {
 		all = slices.Concat(config, modules())
 		for _, path := range all {
-			_ = addFolders(files, path) // there may be new ones; one that is gone is no longer read
+			_ = addFolders(files, path) // there may be new ones; one that is gone is looked for
 		}
+		for path, is := range leads(all) {
+			if _, ok := seen[path]; !ok {
+				seen[path] = is
+			}
+		}
+	}
+	reload := func(because string) {
+		log.Info("reload", "because", because)
+		seen = leads(all) // before it is read: what changes from here on is seen
+		changed()
+		look()
 	}
 	look()
 	hangups := make(chan os.Signal, 1)
@@ -49,6 +64,8 @@ func watch(log *slog.Logger, config []string, modules func() []string, changed f
 	work.Go(func() {
 		defer files.Close()
 		defer signal.Stop(hangups)
+		tick := time.NewTicker(lookEvery)
+		defer tick.Stop()
 		rest := time.NewTimer(time.Hour)
 		defer rest.Stop()
 		rest.Stop()
@@ -58,9 +75,7 @@ func watch(log *slog.Logger, config []string, modules func() []string, changed f
 			case <-end:
 				return
 			case <-hangups:
-				log.Info("reload", "because", "SIGHUP")
-				changed()
-				look()
+				reload("SIGHUP")
 			case event, ok := <-files.Events:
 				if !ok {
 					return
@@ -69,15 +84,27 @@ func watch(log *slog.Logger, config []string, modules func() []string, changed f
 					cause = all[i]
 					rest.Reset(settled)
 				}
+			case <-tick.C:
+				for path, was := range seen {
+					is := leadsTo(path)
+					if same(is, was) {
+						continue
+					}
+					seen[path], cause = is, path
+					rest.Reset(settled)
+					if is == nil || was == nil || !os.SameFile(is, was) {
+						for _, folder := range files.WatchList() {
+							_ = files.Remove(folder) // another may have its name by now
+						}
+					}
+				}
 			case err, ok := <-files.Errors:
 				if !ok {
 					return
 				}
 				log.Warn("watching the configuration failed, and changes may go unnoticed; send SIGHUP after a change", "error", err)
 			case <-rest.C:
-				log.Info("reload", "because", cause+" changed")
-				changed()
-				look()
+				reload(cause + " changed")
 			}
 		}
 	})
@@ -131,14 +158,58 @@ func addFolders(files *fsnotify.Watcher, config string) error {
 	})
 }
 
+// leads returns what is at each path of a configuration, and behind the links in its folders; nil
+// for nothing.
+func leads(config []string) map[string]fs.FileInfo {
+	found := map[string]fs.FileInfo{}
+	for _, path := range config {
+		found[path] = leadsTo(path)
+		if found[path] == nil || !found[path].IsDir() {
+			continue
+		}
+		_ = filepath.WalkDir(path+string(filepath.Separator), func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.Type()&fs.ModeSymlink != 0 {
+				if is := leadsTo(path); isConfig(path) || is != nil && is.IsDir() {
+					found[path] = is
+				}
+			}
+			return nil
+		})
+	}
+	return found
+}
+
+// leadsTo is what a path leads to; nil for nothing.
+func leadsTo(path string) fs.FileInfo {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil
+	}
+	return info
+}
+
+// same reports whether what a path leads to is what it was. What is in a folder is told by the
+// system.
+func same(a, b fs.FileInfo) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	return os.SameFile(a, b) && (a.IsDir() || a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size())
+}
+
+// isConfig reports whether a file in a folder of the configuration is a manifest or a certificate
+// by its name.
+func isConfig(path string) bool {
+	return slices.Contains([]string{".yaml", ".yml", ".json", ".pem", ".crt", ".cer"}, strings.ToLower(filepath.Ext(path)))
+}
+
 // matters reports whether a change may be one of the configuration.
 func matters(config string, event fsnotify.Event) bool {
 	path := event.Name
 	if info, err := os.Stat(config); err == nil && info.IsDir() {
 		// What is only written to, and is no manifest and no certificate, may be a log beside them: a
 		// reload for each line of it would log the next one.
-		kinds := []string{".yaml", ".yml", ".json", ".pem", ".crt", ".cer"}
-		if event.Op&^(fsnotify.Write|fsnotify.Chmod) == 0 && !slices.Contains(kinds, strings.ToLower(filepath.Ext(path))) {
+		if event.Op&^(fsnotify.Write|fsnotify.Chmod) == 0 && !isConfig(path) {
 			return false
 		}
 		below, err := filepath.Rel(config, path)

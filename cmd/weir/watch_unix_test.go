@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -81,4 +82,110 @@ func TestWatchOfALink(t *testing.T) {
 			return false
 		}
 	})
+}
+
+// tree is a folder of a test. Its methods end the test when they fail.
+type tree struct {
+	*testing.T
+	top string
+}
+
+func (w tree) at(name string) string { return filepath.Join(w.top, name) }
+
+func (w tree) try(errs ...error) {
+	w.Helper()
+	if err := errors.Join(errs...); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// put writes a file, and the folders that it is in.
+func (w tree) put(name string) {
+	w.Helper()
+	w.try(os.MkdirAll(filepath.Dir(w.at(name)), 0o755), os.WriteFile(w.at(name), []byte(time.Now().String()), 0o644))
+}
+
+// turn makes a link lead to a place, also one that led elsewhere.
+func (w tree) turn(link, to string) {
+	w.Helper()
+	w.try(os.Symlink(to, w.at(link)+".new"), os.Rename(w.at(link)+".new", w.at(link)))
+}
+
+// watched is a configuration that is watched until the end of the test. Each reload says whether
+// the file w.yaml of the folder d is there.
+func (w tree) watched(config string) (reloads <-chan bool) {
+	w.Helper()
+	read := make(chan bool, 100)
+	stop, err := watch(slog.New(slog.DiscardHandler), []string{w.at(config)}, func() []string { return nil }, func() {
+		_, err := os.Stat(w.at("d/w.yaml"))
+		read <- err == nil
+	})
+	w.try(err)
+	w.Cleanup(stop)
+	return read
+}
+
+// Where links lead that stand before the configuration, or in its folder, is seen: the system
+// tells nothing of it.
+func TestWatchBehindLinks(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, config string
+		change       func(tree)
+	}{
+		{"the target of a link is written to", "w.yaml", func(w tree) { w.put("store/w.yaml") }},
+		{"the target of a link is replaced", "w.yaml", func(w tree) {
+			w.put("store/new")
+			w.try(os.Rename(w.at("store/new"), w.at("store/w.yaml")))
+		}},
+		{"a link above a file leads elsewhere", "current/etc/w.yaml", func(w tree) { w.turn("current", "two") }},
+		{"a link above a folder leads elsewhere", "current/etc", func(w tree) { w.turn("current", "two") }},
+		{"behind it, a file is written to", "current/etc", func(w tree) { w.put("two/etc/w.yaml") }},
+		{"the target of a link in a folder is written to", "one", func(w tree) { w.put("store/w.yaml") }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := tree{t, t.TempDir()}
+			w.put("one/etc/w.yaml")
+			w.put("two/etc/w.yaml")
+			w.put("store/w.yaml")
+			w.turn("current", "one")
+			w.turn("one/link.yaml", "../store/w.yaml")
+			w.turn("w.yaml", "store/w.yaml")
+			read := w.watched(c.config)
+			if strings.HasPrefix(c.name, "behind it") {
+				w.turn("current", "two")
+				edgetest.Receive(t, read, "the link")
+			}
+			c.change(w)
+			edgetest.Receive(t, read, "the change")
+		})
+	}
+}
+
+// A configuration that was gone, for a moment or longer, is read and watched again.
+func TestWatchOfWhatWasGone(t *testing.T) {
+	t.Parallel()
+	for _, config := range []string{"d", "d/w.yaml"} {
+		t.Run(config, func(t *testing.T) {
+			t.Parallel()
+			w := tree{t, t.TempDir()}
+			w.put("d/w.yaml")
+			read := w.watched(config)
+			await := func(there bool) {
+				t.Helper()
+				edgetest.Until(t, "a look", func() bool { return edgetest.Receive(t, read, "a reload") == there })
+			}
+			w.try(os.RemoveAll(w.at("d")))
+			await(false)
+			w.put("d/w.yaml")
+			await(true)
+			w.try(os.Rename(w.at("d"), w.at("away")), os.Mkdir(w.at("d"), 0o755))
+			await(false)
+			w.put("d/w.yaml")
+			await(true)
+			w.try(os.Remove(w.at("d/w.yaml")))
+			await(false)
+		})
+	}
 }

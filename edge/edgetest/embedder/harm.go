@@ -63,6 +63,9 @@ func (h Harm) Cause() string {
 
 // Do has the service fail in a way from now on, or with None do as it should again.
 func (s *Service) Do(h Harm) error {
+	if h == Bomb {
+		bomb() // it takes long to make, and is to be there when it is asked for
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.harm = h
