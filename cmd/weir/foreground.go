@@ -20,6 +20,7 @@ import (
 // ended or ctx has: then it is gone. It returns nil when the server ended with 0, or ctx has
 // once the server is there. told hears of each step, and of what the server prints.
 func (a *app) foreground(ctx context.Context, manifest []byte, replace bool, wait time.Duration, told func(workload.Event)) (err error) {
+	outliveReaders()
 	paths, err := a.paths()
 	if err != nil {
 		return err

@@ -137,8 +137,9 @@ func draining(ctx context.Context, log *slog.Logger, drain fmt.Stringer, signals
 }
 
 // signals returns a channel of the signals that end the process, and a function
-// that stops it.
+// that stops it. The loss of its readers ends it no more.
 func signals() (<-chan os.Signal, func()) {
+	outliveReaders()
 	c := make(chan os.Signal, 2)
 	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
 	return c, func() { signal.Stop(c) }

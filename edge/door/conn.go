@@ -80,7 +80,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	client.From, _, _ = net.SplitHostPort(c.RemoteAddr().String())
 	under := c
 	if t, ok := c.(*tls.Conn); ok {
-		under = t.NetConn()
+		under, client.greets = t.NetConn(), t
 	}
 	if t, ok := under.(*net.TCPConn); ok {
 		// The kernel would let what a slow reader does not take grow to
@@ -202,6 +202,7 @@ type Conn struct {
 	swallow  atomic.Bool
 	renewed  time.Time         // when the write deadline was set
 	deadline time.Time         // for reading, as it was set
+	greets   *tls.Conn         // until its handshake is done; nil without TLS
 	heading  bool              // the header of a request is being read
 	slow     bool              // the request did not come at once
 	unread   bool              // a request was refused before it was read
@@ -360,11 +361,18 @@ func (c *Conn) awaitNext() error {
 		return nil
 	}
 	c.drop()
-	c.readBy(c.door.Clock.Now().Add(IdleWithin))
 	c.place.Store(waits)
 	if c.door.closing.Load() {
 		return io.EOF
 	}
+	if t := c.greets; t != nil {
+		c.greets = nil
+		c.readBy(c.door.Clock.Now().Add(c.door.o.Within))
+		if err := t.Handshake(); err != nil {
+			return err
+		}
+	}
+	c.readBy(c.door.Clock.Now().Add(IdleWithin))
 	buf, n, err := c.takeTurn()
 	if n > 0 && !c.place.CompareAndSwap(waits, serves) {
 		n, err = 0, io.EOF

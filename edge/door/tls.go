@@ -1,6 +1,7 @@
 package door
 
 import (
+	"crypto/rand"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
@@ -42,10 +43,11 @@ func WithTLS(ln net.Listener, s TLS, log *slog.Logger) (net.Listener, error) {
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.get(), nil },
 	}
 	if s.ClientCA != "" {
-		if config.ClientCAs, err = edge.Authorities(s.ClientCA); err != nil {
+		a := &authorities{file: s.ClientCA, base: config.Clone(), log: log}
+		if err := a.load(); err != nil {
 			return ln, fmt.Errorf("--tls-client-ca: %w", err)
 		}
-		config.ClientAuth = tls.RequireAndVerifyClientCert
+		config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return a.get(), nil }
 	}
 	return tls.NewListener(ln, config), nil
 }
@@ -84,6 +86,53 @@ func (c *certificate) get() *tls.Certificate {
 		}
 	}
 	return c.loaded
+}
+
+// authorities are those of clients' certificates, from a file that is read again when it changes.
+type authorities struct {
+	file string
+	base *tls.Config
+	log  *slog.Logger
+
+	mu      sync.Mutex
+	loaded  *tls.Config
+	changed time.Time
+	looked  time.Time
+}
+
+func (a *authorities) load() error {
+	info, err := os.Stat(a.file)
+	if err != nil {
+		return err
+	}
+	if a.loaded != nil && info.ModTime().Equal(a.changed) {
+		return nil
+	}
+	roots, err := edge.Authorities(a.file)
+	if err != nil {
+		return err
+	}
+	config := a.base.Clone()
+	config.ClientCAs, config.ClientAuth = roots, tls.RequireAndVerifyClientCert
+	var key [32]byte
+	_, _ = rand.Read(key[:])                     // never fails
+	config.SetSessionTicketKeys([][32]byte{key}) // whom an earlier authority let in is looked at anew
+	a.loaded, a.changed = config, info.ModTime()
+	return nil
+}
+
+// get returns the configuration of a handshake. It looks at the file at most once a second, and
+// keeps the old authorities when it cannot be read.
+func (a *authorities) get() *tls.Config {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if now := time.Now(); now.Sub(a.looked) > time.Second {
+		a.looked = now
+		if err := a.load(); err != nil {
+			a.log.Error("the authorities of clients' certificates cannot be read again; the old ones stay", "error", err)
+		}
+	}
+	return a.loaded
 }
 
 // Look says whether the certificate of the door and its key are there and right

@@ -1,8 +1,11 @@
 package serve_test
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -14,6 +17,7 @@ import (
 
 	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/edgetest/idp"
 	"github.com/weir-edge/weir/edge/serve"
 )
 
@@ -223,6 +227,50 @@ func dribble(conn net.Conn, text string) <-chan struct{} {
 		}
 	}()
 	return done
+}
+
+// A handshake has as much time as a request. Who has ended it may wait longer before it sends one.
+// The time is scaled down.
+func TestSlowHandshake(t *testing.T) {
+	t.Parallel()
+	files := idp.NewTLS(t)
+	const within = 300 * time.Millisecond
+	e := edgetest.Start(t, edgetest.Manifest(edgetest.NewServer(t, edgetest.Modern)), edgetest.With(serve.WithDoor(func(o *door.Options) { o.Within = within })),
+		edgetest.Settings(func(s *serve.Settings) { s.TLSCert, s.TLSKey = files.Cert, files.Key }))
+	for _, begun := range []string{"", "\x16\x03\x01"} {
+		conn, err := net.Dial("tcp", e.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		began := time.Now()
+		if _, err := io.WriteString(conn, begun); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.SetReadDeadline(began.Add(edgetest.Patience)); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := conn.Read(make([]byte, 1)); n != 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%q: %d bytes, %v", begun, n, err)
+		}
+		if took := time.Since(began); took > 15*time.Second {
+			t.Errorf("%q: it was given up after %s", begun, took)
+		}
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(files.Authority)
+	conn, err := tls.Dial("tcp", e.Addr(), &tls.Config{RootCAs: roots})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	time.Sleep(5 * within) // slack is a second, and this is more than both
+	if _, err := io.WriteString(conn, "GET /nowhere HTTP/1.1\r\nHost: "+e.Addr()+"\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := conn.Read(make([]byte, 64)); n == 0 {
+		t.Errorf("no answer after a rest: %v", err)
+	}
 }
 
 // A request that does not arrive in time is given up, however busily its bytes

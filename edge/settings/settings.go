@@ -28,7 +28,7 @@ type Settings struct {
 	HandOver                 string        `name:"hand-over" kind:"FILE" help:"Unix socket at which a new process takes sockets and sessions over from the one that serves, without a gap"`
 	TLSCert                  string        `name:"tls-cert" kind:"FILE" help:"certificate in PEM; read again when it changes"`
 	TLSKey                   string        `name:"tls-key" kind:"FILE" help:"key of the certificate in PEM"`
-	TLSClientCA              string        `name:"tls-client-ca" kind:"FILE" help:"authorities in PEM of which a client must have a certificate"`
+	TLSClientCA              string        `name:"tls-client-ca" kind:"FILE" help:"authorities in PEM of which a client must have a certificate; read again when it changes"`
 	AllowedOrigins           []string      `name:"allowed-origins" kind:"LIST" help:"exact values of Origin; a loopback address allows its own"`
 	AllowedHosts             []string      `name:"allowed-hosts" kind:"LIST" help:"exact values of Host; a loopback address allows its own"`
 	TrustedProxies           []string      `name:"trusted-proxies" kind:"LIST" help:"networks of proxies whose X-Forwarded-For and Forwarded are believed"`

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-edge/weir/cmd/weir/client"
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/workload"
 )
 
@@ -57,6 +58,8 @@ func whyOf(cmd *cobra.Command, err error) why {
 		default:
 			w.said += ": " + w.step
 		}
+	case door.InUse(err):
+		w.exit, w.Code = ExitTaken, workload.CodeTaken
 	case client.NeedsLogin(err):
 		w.exit, w.Code = ExitLogin, workload.CodeLogin
 	case errors.As(err, &connection):
