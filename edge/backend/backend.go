@@ -306,7 +306,7 @@ func (b *Backend) probe(ctx context.Context) error {
 			return err
 		}
 	}
-	if time.Since(in.at) < aWhile {
+	if time.Since(in.at) < aWhile && !b.ailing.Load() { // else it may be the trial of a circuit
 		return nil
 	}
 	if in.guessed {

@@ -174,6 +174,9 @@ func (d *Door) malformed(ctx *fasthttp.RequestCtx, err error) {
 	var small *fasthttp.ErrSmallBuffer
 	var timeout net.Error
 	Announced(&ctx.Request.Header) // which gives the header its words back
+	if ctx.IsGet() {
+		ctx.Request.Header.SetMethod(RefusedMethod) // GET is also what stands for a line that was not read
+	}
 	status, why := 400, "the HTTP request cannot be read"
 	switch {
 	case errors.As(err, &small):

@@ -209,6 +209,23 @@ func TestK18(t *testing.T) {
 		t.Errorf("two credentials: %s", twice)
 	}
 	wants = append(wants, want{status: 400, typ: "http_request", outcome: "failure", said: "invalid", user: "anonymous", is: map[string]string{"cause": "duplicate_credential"}})
+	// What has no reading has the status of its answer, and no method.
+	bare := len(wants) - 1
+	for _, r := range []struct {
+		status int
+		text   string
+	}{
+		{405, "TRACE /mcp HTTP/1.1\r\nHost: " + e.Addr() + "\r\n\r\n"},
+		{417, "POST /mcp HTTP/1.1\r\nHost: " + e.Addr() + "\r\nExpect: x\r\nContent-Length: 2\r\n\r\n"},
+		{431, "POST /mcp HTTP/1.1\r\nHost: " + e.Addr() + "\r\nX: " + strings.Repeat("x", 2*serve.Defaults().MaxHeader) + "\r\n\r\n"},
+		{505, "POST /mcp HTTP/3.0\r\nHost: " + e.Addr() + "\r\n\r\n"},
+		{400, "POST /mcp HTTP/1.1\r\nHost: " + e.Addr() + "\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n"},
+	} {
+		if got := raw(t, e, r.text); !strings.HasPrefix(got, fmt.Sprintf("HTTP/1.1 %d ", r.status)) {
+			t.Errorf("%.40q: %s", r.text, got)
+		}
+		wants = append(wants, want{status: r.status, typ: "http_request", outcome: "failure", said: "invalid", user: "anonymous",})
+	}
 	e.Stop()
 	all := records(t, file)
 	if len(all) != len(wants) {
@@ -229,7 +246,10 @@ func TestK18(t *testing.T) {
 		}
 		id := r.Source.Extra["request_id"]
 		switch {
-		case i == len(wants)-1: // which brought none
+		case i >= bare: // which brought none, and no line that could be read
+			if r.Target["method"] != "" {
+				t.Errorf("record %d: method %q", i, r.Target["method"])
+			}
 			if !regexp.MustCompile(`^[0-9a-f]{32}$`).MatchString(id) {
 				t.Errorf("request id %q", id)
 			}

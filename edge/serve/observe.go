@@ -180,7 +180,7 @@ func (req *request) record(s *server, kind audit.Type, x *edge.Exchange, err err
 		l.Write(audit.Event{Type: kind, Exchange: x, Method: method, Status: 200})
 		return
 	}
-	l.Refused(kind, x, method, err)
+	l.Refused(kind, x, method, req.status, err)
 }
 
 // kind is the type of the record of a request without a message at a server.

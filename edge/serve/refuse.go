@@ -47,7 +47,7 @@ func (req *request) write(f edge.Failure) {
 // unreadable refuses a request that has no one reading, and closes the connection, since it
 // is not certain where the next request begins.
 func (e *Edge) unreadable(ctx *fasthttp.RequestCtx, status int, text string) {
-	req := &request{ctx: ctx, conn: ctx.Conn().(*door.Conn)}
+	req := &request{ctx: ctx, conn: ctx.Conn().(*door.Conn), status: status}
 	req.conn.Refused()
 	kind := edge.Invalid
 	if status == 413 {

@@ -35,6 +35,7 @@ type request struct {
 	server                                     *server         // that it is for; nil while that is not known
 	x                                          *exchange       // of its message; nil until that has been read
 	attributes                                 edge.Attributes // that programs set for it
+	status                                     int             // that it was refused with before it had a reading; else 0
 }
 
 // client is the address of the client, without a port.

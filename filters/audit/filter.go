@@ -85,13 +85,17 @@ func (l *Log) fault(e *entry, err error, gone bool) {
 }
 
 // Refused records a request that was turned away before its message was read,
-// as an event of a type. x is as much as is known of it; method is that of HTTP.
-func (l *Log) Refused(t Type, x *edge.Exchange, method string, err error) {
+// as an event of a type. x is as much as is known of it; method is that of HTTP, and status that
+// of the answer, 0 for what goes with err.
+func (l *Log) Refused(t Type, x *edge.Exchange, method string, status int, err error) {
 	if !l.wanted[t] {
 		return
 	}
 	e := entry{typ: t, x: x, method: method}
 	l.fault(&e, err, false)
+	if status != 0 {
+		e.status = status
+	}
 	l.write(&e, l.now())
 }
 
