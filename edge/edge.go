@@ -305,6 +305,7 @@ type Question struct {
 	Method string
 	Params []byte // JSON text; nil for none
 	Key    string // the name that a modern client is to know it by, if none that waits has it; "" for any
+	Sent   func() // is called when it has its place before whatever the client hears next; nil for nobody
 }
 
 // Answer is what the client said: one of the two.

@@ -310,8 +310,12 @@ func (s *session) question(ctx context.Context, l *link, c *call, known bool, cl
 	if c != nil {
 		c.ask(+1)
 	}
+	sent := make(chan struct{})
+	over := sync.OnceFunc(func() { close(sent) })
 	begun := s.b.spawn("question", func() {
-		answers, err := client.Ask(ctx, map[string]edge.Question{"q": {Method: m.Method, Params: params}})
+		defer over()
+		answers, err := client.Ask(ctx, map[string]edge.Question{"q": {Method: m.Method, Params: params, Sent: over}})
+		over()
 		s.asked(waits)
 		if c != nil {
 			c.ask(-1)
@@ -339,5 +343,7 @@ func (s *session) question(ctx context.Context, l *link, c *call, known bool, cl
 	})
 	if !begun {
 		s.asked(waits)
+		return
 	}
+	<-sent // what comes next on the stream must not overtake it
 }

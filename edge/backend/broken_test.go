@@ -347,7 +347,8 @@ type silent struct {
 	asked chan struct{}
 }
 
-func (s silent) Ask(ctx context.Context, _ map[string]edge.Question) (map[string]edge.Answer, error) {
+func (s silent) Ask(ctx context.Context, all map[string]edge.Question) (map[string]edge.Answer, error) {
+	all["q"].Sent()
 	close(s.asked)
 	<-ctx.Done()
 	return nil, edge.Errorf(edge.Gone, "ask", "%w", context.Cause(ctx))

@@ -19,6 +19,7 @@ func (slow) Send(*mcp.Message) error { return nil }
 func (s slow) Ask(ctx context.Context, all map[string]edge.Question) (map[string]edge.Answer, error) {
 	for _, q := range all {
 		s <- q.Method
+		q.Sent()
 	}
 	<-ctx.Done()
 	return nil, edge.Errorf(edge.Gone, "ask", "gone")

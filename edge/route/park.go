@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -485,13 +486,16 @@ func (p *parkedCall) Ask(ctx context.Context, questions map[string]edge.Question
 		p.mu.Unlock()
 		return nil, edge.Errorf(edge.Gone, "ask", "the client did not come back with an answer")
 	}
-	for key, q := range questions {
+	for _, key := range slices.Sorted(maps.Keys(questions)) {
+		q := questions[key]
 		if mcp.OpensPage(q.Method, q.Params) { // the modern era does not number them
 			q.Params = mcp.Change(q.Params, []string{"elicitationId"})
 		}
 		a := &ask{key: p.keyOf(q), question: q, answer: make(chan edge.Answer, 1)}
 		mine[key], own[a] = a, true
-		p.waiting = append(p.waiting, a)
+		if p.waiting = append(p.waiting, a); q.Sent != nil {
+			q.Sent()
+		}
 	}
 	p.mu.Unlock()
 	p.rouse()

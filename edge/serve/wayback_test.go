@@ -80,6 +80,51 @@ func TestQuestionsOfALegacyBackend(t *testing.T) {
 	}
 }
 
+// What a backend says on one stream, questions among it, a client hears in that order.
+func TestQuestionsOfALegacyBackendInOrder(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, edgetest.Legacy)
+	c := f.callerOf(t, edgetest.Legacy, asks)
+	for range 20 {
+		f.back.Once("tools/call", func(c *edgetest.Call) {
+			var all []string
+			for i := range 6 {
+				one := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"roots/list","params":{"n":%d}}`, 10+i, i)
+				if i%3 == 0 {
+					one = fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","n":%d}}`, i)
+				}
+				all = append(all, "data: "+one+"\n\n")
+			}
+			c.Raw(strings.Join(all, ""))
+			c.Result(`{"content":[]}`)
+		})
+		r, got := c.call(t, "1", "{}"), ""
+		for range 6 {
+			got += edgetest.Member(string(r.NextMessage().Params), "n")
+		}
+		if r.Result(); got != "012345" {
+			t.Fatalf("in the order %s", got)
+		}
+	}
+}
+
+// The same of a modern client: the first question is the first that it is asked.
+func TestQuestionsOfALegacyBackendInOrderOfAModernClient(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, edgetest.Legacy)
+	c := f.callerOf(t, edgetest.Modern, "")
+	for range 20 {
+		f.back.Once("tools/call", func(c *edgetest.Call) {
+			c.Raw("data: {\"jsonrpc\":\"2.0\",\"id\":10,\"method\":\"roots/list\",\"params\":{\"n\":0}}\n\ndata: {\"jsonrpc\":\"2.0\",\"id\":11,\"method\":\"roots/list\",\"params\":{\"n\":1}}\n\n")
+			<-c.Gone()
+		})
+		out := c.call(t, "1", "{}", edgetest.Capabilities(asks)).Result()
+		if got := edgetest.Member(out, "inputRequests", "input_1", "params", "n"); got != "0" {
+			t.Fatalf("the first question is %s: %s", got, out)
+		}
+	}
+}
+
 // Several questions of one call wait side by side, and may be answered in any
 // order.
 func TestQuestionsSideBySide(t *testing.T) {

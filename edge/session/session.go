@@ -6,6 +6,7 @@ package session
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -167,7 +168,8 @@ func (s *Session) Ask(ctx context.Context, questions map[string]edge.Question, e
 		}
 		s.mu.Unlock()
 	}()
-	for key, q := range questions {
+	for _, key := range slices.Sorted(maps.Keys(questions)) {
+		q := questions[key]
 		id := s.stored.question(s.asks.Add(1))
 		ch := make(chan edge.Answer, 1)
 		s.mu.Lock()
@@ -183,6 +185,9 @@ func (s *Session) Ask(ctx context.Context, questions map[string]edge.Question, e
 		}
 		if err := emit(m); err != nil {
 			return nil, edge.Errorf(edge.Gone, "ask", "%w", err)
+		}
+		if q.Sent != nil {
+			q.Sent()
 		}
 	}
 	answers := make(map[string]edge.Answer, len(questions))

@@ -408,7 +408,8 @@ func (g *guard) Ask(ctx context.Context, questions map[string]edge.Question) (ma
 		case err != nil:
 			answers[key] = refusal(err)
 		default:
-			asked[key] = edge.Question{Method: q.Method, Params: p.params}
+			q.Params = p.params
+			asked[key] = q
 		}
 	}
 	if len(asked) == 0 {
