@@ -426,16 +426,18 @@ func (b *Book) current(s *listSet) *Catalog {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	// Clients may have had their lists of another process, before this one or beside it: what
+	// changes is told once all lists of before were known, and not only after a list.
+	if old != nil && !b.personal && (b.served || s.complete == [kinds]bool{true, true, true, true}) {
+		b.pending.Add(Diff(old, c))
+		b.wake()
+	}
 	s.catalog, s.built, s.complete = c, changes, complete
 	if !s.gone {
 		size := c.size()
 		b.bytes += size - s.size
 		s.size = size
 		b.makeRoom(s)
-	}
-	if old != nil && b.served && !b.personal {
-		b.pending.Add(Diff(old, c))
-		b.wake()
 	}
 	b.settled()
 	return c

@@ -118,7 +118,7 @@ func (b *Book) absent(e *entry, now time.Time) bool {
 func (b *Book) changed(e *entry) {
 	b.touch(e.set)
 	// Catalogs that differ by principal are not rebuilt just to compare them.
-	if b.personal && b.served {
+	if b.personal {
 		b.pending.Add(changeOf(e.thing))
 		b.wake()
 	}
@@ -137,7 +137,7 @@ func (b *Book) drop(e *entry) {
 	if e.list == nil && e.fetch == nil && e.tries == 0 {
 		return // nobody has asked for it
 	}
-	if e.set != b.common && b.served && !e.due && e.list != nil {
+	if e.set != b.common && !e.due && e.list != nil {
 		b.pending.Add(changeOf(e.thing))
 	}
 	e.due, e.late, e.tries = true, false, 0
@@ -449,7 +449,7 @@ func (b *Book) keep() time.Duration {
 			}
 		}
 	}
-	build := b.common.built != b.common.changes && (b.served && !b.personal || b.ready.Load() != nil)
+	build := b.common.built != b.common.changes && ((b.served || b.untried == 0) && !b.personal || b.ready.Load() != nil)
 	b.mu.Unlock()
 	if build {
 		b.current(b.common)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/kv/kvtest"
 	"github.com/weir-edge/weir/edge/serve"
 )
 
@@ -809,4 +810,71 @@ func TestZ12CommonSessionsAreHandedOver(t *testing.T) {
 	c.at(p.a).session.Delete()
 	edgetest.Until(t, "the end of it", func() bool { return c.at(two).call(t, "4", "{}").Status == 404 })
 	edgetest.Until(t, "the end at the backend", func() bool { return p.back.Session(upstream) == nil })
+}
+
+// TestHandOverOfLists: a client that had its lists of another process, before this one or beside it,
+// hears of the first change that this one finds.
+func TestHandOverOfLists(t *testing.T) {
+	for _, way := range []string{"before", "beside"} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			backs := map[string]*edgetest.Server{"a": edgetest.NewServer(t, edgetest.Legacy), "b": edgetest.NewServer(t, edgetest.Modern)}
+			offers(backs["a"], "echo")
+			dir, err := os.MkdirTemp("", "weir") // the name of a socket is short
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { os.RemoveAll(dir) })
+			yaml, options := group(backs), []edgetest.Option{patient}
+			if way == "before" {
+				options = append(options, edgetest.Settings(func(c *serve.Settings) { c.HandOver = filepath.Join(dir, "sock") }))
+			} else {
+				yaml += "\n" + in(kvtest.Redis(t))
+			}
+			start := func() *front {
+				e := edgetest.Start(t, yaml, options...)
+				return &front{Edge: e, client: e.NewClient()}
+			}
+			first := start()
+			if way == "beside" {
+				first.stored(t)
+			}
+			c := first.callerOf(t, edgetest.Legacy, "")
+			listed(t, c)
+			second := start()
+			if way == "before" {
+				first.Ended()
+			} else {
+				second.stored(t)
+			}
+			c = c.at(second)
+			stream := c.session.Listen()
+			// These wait for all lists of the second edge, and ask it for none.
+			c.request(t, "1", "tools/call", edgetest.CallParams("a_echo", "{}")).Result()
+			for method, params := range map[string]string{"prompts/get": `{"name":"x"}`, "resources/read": `{"uri":"x://x"}`, "completion/complete": `{"ref":{"type":"ref/resource","uri":"x://x"},"argument":{"name":"n","value":""}}`} {
+				c.request(t, "2", method, params).Answer()
+			}
+			offers(backs["a"], "echo", "fresh")
+			told := func(s *edgetest.ServerSession) bool {
+				return s.Listening() && edgetest.Member(s.Params, "clientInfo", "name") == `"weir"`
+			}
+			edgetest.Until(t, "the edge's own stream", func() bool {
+				n := 0
+				for _, s := range backs["a"].Sessions() {
+					if told(s) {
+						n++
+					}
+				}
+				return way == "before" && n > 0 || n > 1
+			})
+			for _, s := range backs["a"].Sessions() {
+				if told(s) {
+					s.Push(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+				}
+			}
+			if m := stream.NextMessage(); m.Method != "notifications/tools/list_changed" {
+				t.Errorf("%+v", m)
+			}
+		})
+	}
 }
