@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -564,6 +565,13 @@ func (b *Backend) heard(outcome health.Outcome, checked bool) {
 	}
 }
 
+// opensUnsafe reports whether an answer is the error that wants pages opened first, of which one
+// may not be.
+func opensUnsafe(r *edge.Response) bool {
+	return r != nil && r.Kind == mcp.Failure && r.Code() == mcp.CodeURLElicitation &&
+		slices.ContainsFunc(mcp.Elements(mcp.Lookup(r.Get("data").Of(r.Raw), "elicitations")), func(page []byte) bool { return !mcp.SafePage(page) })
+}
+
 func (b *Backend) handle(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
 	for try := 0; ; try++ {
 		in, err := b.Introduced(ctx, x.Identity)
@@ -577,6 +585,8 @@ func (b *Backend) handle(ctx context.Context, x *edge.Exchange) (*edge.Response,
 			r, err = b.toLegacy(ctx, x, in)
 		}
 		switch {
+		case err == nil && opensUnsafe(r):
+			return nil, edge.Errorf(edge.Unavailable, "call", "the backend asks to open a URL that is not a web page")
 		case err == nil:
 			return r, nil
 		case errors.Is(err, errEra) && try == 0:

@@ -149,7 +149,7 @@ func (b *Backend) localCall(ctx context.Context, x *edge.Exchange, m *mcp.Messag
 
 // modernAnswer judges an answer of the modern era, which came under an HTTP status.
 func modernAnswer(answer *edge.Response, status int, translate bool) (*edge.Response, error) {
-	if answer.Says("resultType", "input_required") && !safePages(&answer.Message) {
+	if !safePages(&answer.Message) {
 		return nil, edge.Errorf(edge.Unavailable, "call", "the backend asks to open a URL that is not a web page")
 	}
 	if status < 300 || answer.Kind == mcp.Result {
@@ -239,8 +239,8 @@ func failedModern(m *mcp.Message, err error) (*edge.Response, error) {
 	return nil, err
 }
 
-// safePages reports whether every page that an input_required wants opened may
-// be.
+// safePages reports whether every page that an input_required, or what is said of a task, wants
+// opened may be.
 func safePages(m *mcp.Message) bool {
 	for _, q := range mcp.Members(m.Get("inputRequests").Of(m.Raw)) {
 		params := mcp.Lookup(q.Value, "params")
@@ -274,6 +274,8 @@ func wanted(m, n *mcp.Message, token []byte) bool {
 	case "notifications/cancelled", "notifications/resources/updated", "notifications/subscriptions/acknowledged",
 		"notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
 		return m.Method == "subscriptions/listen"
+	case "notifications/tasks":
+		return safePages(n)
 	}
 	return true
 }

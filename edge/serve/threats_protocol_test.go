@@ -421,6 +421,35 @@ func TestM27(t *testing.T) {
 					}
 				}
 			}
+			legacy.back.Always("tools/call", func(c *edgetest.Call) {
+				c.JSON(200, `{"jsonrpc":"2.0","id":`+c.ID()+`,"error":{"code":-32042,"message":"m","data":{"elicitations":[{"mode":"url","message":"m","elicitationId":"d","url":"https://example.com/"},`+params+`]}}}`)
+			})
+			modern.back.Always("tasks/get", func(c *edgetest.Call) {
+				c.Result(`{"resultType":"complete","taskId":"t","status":"input_required","inputRequests":{"k":{"method":"elicitation/create","params":` + params + `}}}`)
+			})
+			for _, text := range []string{
+				string(legacy.callerOf(t, edgetest.Legacy, can).call(t, "1", "{}").Answer()),
+				string(legacy.callerOf(t, edgetest.Modern, can).call(t, "1", "{}", edgetest.Capabilities(can)).Answer()),
+				string(modern.callerOf(t, edgetest.Modern, can).request(t, "1", "tasks/get", `{"taskId":"t"}`, edgetest.Capabilities(can)).Answer()),
+			} {
+				if strings.Contains(text, "elicitation") || !strings.Contains(text, "502") {
+					t.Error(text)
+				}
+			}
+			modern.back.Always("subscriptions/listen", func(c *edgetest.Call) {
+				of := `"_meta":{"io.modelcontextprotocol/subscriptionId":` + c.ID() + `}`
+				c.Notify("notifications/subscriptions/acknowledged", `{`+of+`,"notifications":{"taskIds":["t"]}}`)
+				c.Notify("notifications/tasks", `{`+of+`,"taskId":"t","status":"input_required","inputRequests":{"k":{"method":"elicitation/create","params":`+params+`}}}`)
+				c.Notify("notifications/tasks", `{`+of+`,"taskId":"t","status":"working"}`)
+				c.Result(`{"resultType":"complete",` + of + `}`)
+			})
+			heard := ""
+			for _, e := range modern.callerOf(t, edgetest.Modern, can).request(t, "2", "subscriptions/listen", `{"notifications":{"taskIds":["t"]}}`, edgetest.Capabilities(can)).Rest() {
+				heard += string(e.Data)
+			}
+			if strings.Contains(heard, "elicitation") || !strings.Contains(heard, "working") {
+				t.Error(heard)
+			}
 			for range 2 {
 				if m := edgetest.Receive(t, told, "the edge's answer"); m.Error == nil && edgetest.Member(string(m.Result), "action") == `"accept"` {
 					t.Errorf("the server was told %+v", m)
