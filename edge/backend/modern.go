@@ -95,6 +95,9 @@ func (b *Backend) modernCall(ctx context.Context, x *edge.Exchange, m *mcp.Messa
 			return nil, nonsense(err)
 		}
 	}
+	if m.Method == "tools/list" && answer.Kind == mcp.Result {
+		b.params.page(b.lister(x), m.Get("cursor").Of(m.Raw), &answer.Message)
+	}
 	return modernAnswer(answer, status, translate)
 }
 

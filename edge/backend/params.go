@@ -24,14 +24,11 @@ type headerParam struct {
 }
 
 // withParams sends a request that the edge made or changed, with the Mcp-Param headers
-// that the tool is known to want. A server that misses one says so without
+// that the tool is known to want, by the lists that have passed. A server that misses one says so without
 // running the call (HeaderMismatch); then the tools are looked at and the call
 // is sent again, once.
 func (b *Backend) withParams(ctx context.Context, x *edge.Exchange, m *mcp.Message, translate bool) (*edge.Response, error) {
-	who := principal{}
-	if b.Personal() || x.Chosen != nil && x.Chosen.Personal { // it answers users alone, each with a list of their own
-		who = principalOf(x.Identity)
-	}
+	who := b.lister(x)
 	headers, _ := b.mirrored(who, m)
 	r, err := b.modernCall(ctx, x, m, m.Raw, headers, translate)
 	if err != nil || r == nil || m.Method != "tools/call" || r.Code() != mcp.CodeHeaderMismatch {
@@ -42,6 +39,14 @@ func (b *Backend) withParams(ctx context.Context, x *edge.Exchange, m *mcp.Messa
 	}
 	headers, _ = b.mirrored(who, m)
 	return b.modernCall(ctx, x, m, m.Raw, headers, translate)
+}
+
+// lister is whose list of tools a modern server over HTTP gives.
+func (b *Backend) lister(x *edge.Exchange) principal {
+	if b.Personal() || x.Chosen != nil && x.Chosen.Personal { // it answers users alone, each with a list of their own
+		return principalOf(x.Identity)
+	}
+	return principal{}
 }
 
 // mirrored returns the Mcp-Param headers of a call, by the lists that a principal

@@ -242,6 +242,37 @@ func TestParametersInHeaders(t *testing.T) {
 	}
 }
 
+// Where a list has passed, the first call of a legacy client carries the headers already that its
+// tool wants, also to a server that does not insist: whoever asked for the list, the edge among them.
+func TestParametersInHeadersAfterAList(t *testing.T) {
+	for _, lists := range []string{"a legacy client", "a modern client", "the edge"} {
+		t.Run(lists, func(t *testing.T) {
+			t.Parallel()
+			back, other := edgetest.NewServer(t, edgetest.Modern), edgetest.NewServer(t, edgetest.Modern)
+			back.Always("tools/list", func(c *edgetest.Call) {
+				c.Result(`{"resultType":"complete","ttlMs":60000,"cacheScope":"private","tools":[{"name":"echo","inputSchema":{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"A"}}}}]}`)
+			})
+			yaml, name := edgetest.Manifest(back), "echo"
+			if lists == "the edge" {
+				yaml, name = group(map[string]*edgetest.Server{"a": back, "b": other}), "a_echo"
+			}
+			e := edgetest.Start(t, yaml)
+			f := &front{Edge: e, client: e.NewClient()}
+			c := f.callerOf(t, edgetest.Legacy, "")
+			switch lists {
+			case "a legacy client":
+				c.request(t, "1", "tools/list", "").Result()
+			case "a modern client":
+				f.callerOf(t, edgetest.Modern, "").request(t, "1", "tools/list", "").Result()
+			}
+			c.request(t, "2", "tools/call", edgetest.CallParams(name, `{"a":"x"}`)).Result()
+			if got := back.Requests("tools/call"); len(got) != 1 || got[0].Header.Get("Mcp-Param-A") != "x" {
+				t.Errorf("%d calls, the first with Mcp-Param-A %q", len(got), got[0].Header.Get("Mcp-Param-A"))
+			}
+		})
+	}
+}
+
 // A server that stays unhappy with the headers is believed the second time.
 func TestHeaderMismatchThatStays(t *testing.T) {
 	t.Parallel()
