@@ -45,6 +45,10 @@ type Options struct {
 	// The calls of scripts and of composite tools go there. Without it they stay here.
 	Serving func() *Server
 
+	// Judged says that policies, webhooks or programs may treat clients differently: then no
+	// result is public.
+	Judged bool
+
 	// Local are the tools that the edge answers itself, and Own is how they are listed;
 	// nil for not at all.
 	Local Local
@@ -247,6 +251,11 @@ func (s *Server) forward(ctx context.Context, x *edge.Exchange, b *backend.Backe
 	if err != nil || r == nil || r.Kind != mcp.Result {
 		return r, err
 	}
+	if s.o.Judged && x.Era == mcp.Modern && mcp.MethodOf(m.Method).Cacheable && r.Says("cacheScope", "public") {
+		if r, err = changed(r, r.Get("cacheScope"), mcp.Quote("private")); err != nil {
+			return nil, err
+		}
+	}
 	if s.only == nil {
 		return s.inward(x, m, r)
 	}
@@ -281,11 +290,14 @@ func (s *Server) listable(b *backend.Backend, r *edge.Response) (*edge.Response,
 		return r, nil
 	}
 	s.o.Log.Debug("tools are not listed", "backend", b.Name, "why", why)
-	status := r.Status
-	if err := r.Decode(mcp.Splice(nil, r.Raw, mcp.Edit{Span: r.Get("tools"), With: may})); err != nil {
+	return changed(r, r.Get("tools"), may)
+}
+
+// changed returns an answer with other text in a place.
+func changed(r *edge.Response, at mcp.Span, with []byte) (*edge.Response, error) {
+	if err := r.Decode(mcp.Splice(nil, r.Raw, mcp.Edit{Span: at, With: with})); err != nil {
 		return nil, edge.Errorf(edge.Internal, "route", "%w", err)
 	}
-	r.Status = status
 	return r, nil
 }
 
@@ -443,12 +455,7 @@ func (s *Server) reseal(x *edge.Exchange, m *mcp.Message, r *edge.Response) (*ed
 		Server: s.Name, Backend: x.Target.Backend, Principal: x.Identity.Principal(), Digest: Digest(m),
 		Expires: s.o.Now().Add(s.o.Parked.TTL).Unix(), Inner: inner,
 	})
-	status := r.Status
-	if err := r.Decode(mcp.Splice(nil, r.Raw, mcp.Edit{Span: at, With: mcp.Quote(text)})); err != nil {
-		return nil, edge.Errorf(edge.Internal, "route", "%w", err)
-	}
-	r.Status = status
-	return r, nil
+	return changed(r, at, mcp.Quote(text))
 }
 
 // toAll passes a legacy client's notification on to every backend that has a session with

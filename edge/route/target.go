@@ -254,6 +254,13 @@ func (s *Server) unknown(x *edge.Exchange) error {
 	return edge.Errorf(edge.NotFound, "route", "tool %s not found", edge.Printable(strconv.Quote(m.Text("name"))))
 }
 
+// everything is a view of all there is, whose lists are not public all the same.
+type everything struct{}
+
+func (everything) Key() string { return "" }
+
+func (everything) Allows(*edge.Item) bool { return true }
+
 // list answers a list request from the catalog.
 func (s *Server) list(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
 	m := x.Request
@@ -267,7 +274,11 @@ func (s *Server) list(ctx context.Context, x *edge.Exchange) (*edge.Response, er
 		r.Share(m.IDText(), s.o.Search.List(x.Era), 200)
 		return r, nil
 	}
-	result, err := s.Book.List(ctx, x.Identity, catalog.Thing(m.Method), x.Era, x.View, mcp.String(cursor))
+	view := x.View
+	if view == nil && s.o.Judged {
+		view = everything{}
+	}
+	result, err := s.Book.List(ctx, x.Identity, catalog.Thing(m.Method), x.Era, view, mcp.String(cursor))
 	if err != nil {
 		return nil, err
 	}

@@ -295,7 +295,7 @@ func (o *opening) make() (s *server, err error) {
 func (o *opening) behind(s *server) route.Options {
 	e, p := o.edge, o.plan
 	r := route.Options{
-		Name: p.Name, Info: s.info, Client: e.given.client(), Rules: p.Names, Wait: introductionWait, Log: s.log, Now: e.door.Clock.Now,
+		Name: p.Name, Judged: p.Decides() || p.Webhooks != nil || len(p.Filters) > 0, Info: s.info, Client: e.given.client(), Rules: p.Names, Wait: introductionWait, Log: s.log, Now: e.door.Clock.Now,
 		Parked: e.replicas.Parked, Replicas: e.replicas, Hallway: s.call,
 		Serving: func() *route.Server {
 			if one := e.live.Load().servers[p.Name]; one != nil {

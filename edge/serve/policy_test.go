@@ -2,6 +2,7 @@ package serve_test
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -53,6 +54,52 @@ func TestPolicies(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestJudgedResultsArePrivate has no result say that it is everybody's where policies or webhooks may
+// treat clients differently; without them it says what its backend says.
+func TestJudgedResultsArePrivate(t *testing.T) {
+	const policies = `incomingAuth:
+  type: anonymous
+  authz:
+    type: policy
+    policies:
+    - permit(principal, action, resource);
+`
+	for _, several := range []bool{false, true} {
+		for _, judge := range []string{"nobody", "policies", "webhook"} {
+			t.Run(fmt.Sprintf("%s, several backends %v", judge, several), func(t *testing.T) {
+				t.Parallel()
+				backs := map[string]*edgetest.Server{"a": edgetest.NewServer(t, edgetest.Modern), "b": edgetest.NewServer(t, edgetest.Modern)}
+				const public = `{"resultType":"complete","ttlMs":60000,"cacheScope":"public",`
+				for _, s := range backs {
+					s.Always("tools/list", func(c *edgetest.Call) { c.Result(public + `"tools":[]}`) })
+					s.Always("resources/list", func(c *edgetest.Call) { c.Result(public + `"resources":[{"uri":"r://x","name":"x"}]}`) })
+					s.Always("resources/read", func(c *edgetest.Call) { c.Result(public + `"contents":[{"uri":"r://x","text":"x"}]}`) })
+				}
+				yaml, want := edgetest.Manifest(backs["a"]), "private"
+				if several {
+					yaml = group(backs)
+				}
+				var hooks []string
+				switch judge {
+				case "nobody":
+					want = "public"
+				case "policies":
+					yaml = strings.Replace(yaml, "incomingAuth: {type: anonymous}\n", policies, 1)
+				case "webhook":
+					hooks = append(hooks, write(t, filepath.Join(t.TempDir(), "hooks.yaml"), "validating:\n"+newHook(t, says(200, hookAllows)).entry("look", "fail")))
+				}
+				f, _ := hooked(t, yaml, hooks...)
+				c := f.callerOf(t, edgetest.Modern, "")
+				for method, params := range map[string]string{"tools/list": "", "resources/list": "", "resources/read": `{"uri":"r://x"}`} {
+					if out := c.request(t, "1", method, params).Result(); !strings.Contains(out, `"cacheScope":"`+want+`"`) {
+						t.Errorf("%s: %s, want %s", method, out, want)
+					}
+				}
+			})
+		}
 	}
 }
 
