@@ -103,6 +103,7 @@ type table struct {
 	byName   map[string]*edge.Target // by advertised name or URI
 	byOrigin map[origin]*edge.Target // those of byName, by backend and original name
 	whole    map[string]*edge.Target // every tool by <workload>.<name>
+	apps     map[string]*edge.Target // of tools: the pages that they show, by URI
 
 	definitions map[*edge.Target][]byte // of every tool, as its backend gives it
 	report      Report
@@ -245,7 +246,7 @@ func (t *table) close(r *Rules) {
 		}
 	}
 	h.Sum(t.digest[:0])
-	t.size += 512 * (len(t.byName) + len(t.whole))
+	t.size += 512 * (len(t.byName) + len(t.whole) + len(t.apps))
 }
 
 func (c *Catalog) table(thing edge.Thing) *table { return c.tables[thing-1] }
@@ -309,7 +310,16 @@ func (c *Catalog) Advertised(thing edge.Thing, backend, original string) *edge.T
 	return c.table(thing).byOrigin[origin{backend, original}]
 }
 
-// Resource returns the target of a URI: the backend that lists it, else the one
+// Located returns the target of a URI that a backend lists, or whose page one of its tools
+// shows; nil for any other.
+func (c *Catalog) Located(uri string) *edge.Target {
+	if t := c.table(edge.Resource).byName[uri]; t != nil {
+		return t
+	}
+	return c.table(edge.Tool).apps[uri]
+}
+
+// Resource returns the target of a URI: that of Located, else the backend
 // with a template that matches it. It returns nil when no backend has it, and when
 // templates of several backends match and the rules do not order them.
 func (c *Catalog) Resource(uri string) *edge.Target {
@@ -320,7 +330,7 @@ func (c *Catalog) Resource(uri string) *edge.Target {
 // of matching the message has taken, to which it adds: a message that takes more than there
 // are has no resource of a template any more.
 func (c *Catalog) ResourceOf(taken *int, uri string) *edge.Target {
-	if t := c.table(edge.Resource).byName[uri]; t != nil {
+	if t := c.Located(uri); t != nil {
 		return t
 	}
 	backend, ok := c.match.backend(c.rules, uri, taken)

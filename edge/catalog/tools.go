@@ -3,6 +3,7 @@ package catalog
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/weir-edge/weir/edge"
@@ -42,9 +43,30 @@ func (t *table) tools(r *Rules) {
 			continue
 		}
 		t.advertise(c.target, c.rewrite.apply(c.raw), c.down)
+		t.app(c)
 	}
 	// 4. The names of all for workflows.
 	t.wholes(all)
+}
+
+// AppScheme begins the URIs of pages that tools show (SEP-1865).
+const AppScheme = "ui://"
+
+// app gives the page of a tool that shows an app a target, which a backend need not list
+// (_meta.ui.resourceUri, before that _meta["ui/resourceUri"]). Of several backends
+// with one URI, the first by name has it.
+func (t *table) app(c *tool) {
+	meta := mcp.Lookup(c.raw, "_meta")
+	for _, value := range [][]byte{mcp.Lookup(meta, "ui", "resourceUri"), mcp.Lookup(meta, "ui/resourceUri")} {
+		uri := mcp.String(value)
+		if c.target.Backend == "" || !strings.HasPrefix(uri, AppScheme) || t.apps[uri] != nil {
+			continue
+		}
+		if t.apps == nil {
+			t.apps = make(map[string]*edge.Target)
+		}
+		t.apps[uri] = &edge.Target{Backend: c.target.Backend, Thing: edge.Resource, Name: uri, Original: uri}
+	}
 }
 
 // gather reads the tools of all backends and applies what the rules say of each.

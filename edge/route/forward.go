@@ -83,6 +83,7 @@ type Server struct {
 	only    *edge.Target            // of every message of a bare server; else nil
 	hub     *hub                    // of changes at the backends; nil for a bare server
 	tasks   *tasks                  // which a server that stands in for this one shares
+	links   *tasks                  // resources that answers have named; shared as those
 
 	credentials sync.Map // of choice to *edge.Credential
 }
@@ -95,7 +96,7 @@ type choice struct {
 
 // New makes a server without backends.
 func New(o Options) *Server {
-	return &Server{Name: o.Name, o: o, byName: make(map[string]*backend.Backend), targets: make(map[string]*edge.Target), here: &edge.Target{}, tasks: new(tasks)}
+	return &Server{Name: o.Name, o: o, byName: make(map[string]*backend.Backend), targets: make(map[string]*edge.Target), here: &edge.Target{}, tasks: &tasks{kind: "task"}, links: &tasks{kind: "link"}}
 }
 
 // Add adds a backend. It must be called before Open.
@@ -257,6 +258,7 @@ func (s *Server) forward(ctx context.Context, x *edge.Exchange, b *backend.Backe
 		}
 	}
 	if s.only == nil {
+		s.noteLinks(x, m, r)
 		return s.inward(x, m, r)
 	}
 	if m.Method == "tools/list" && x.Era == mcp.Legacy {

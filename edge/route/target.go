@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
@@ -173,12 +174,17 @@ const glance = 20 * time.Millisecond
 
 // located finds a resource.
 func (s *Server) located(ctx context.Context, x *edge.Exchange, uri string) (*edge.Target, error) {
+	if strings.HasPrefix(uri, catalog.AppScheme) { // a tool may name it
+		if _, err := s.Book.Catalog(ctx, x.Identity, edge.Tool); err != nil {
+			return nil, err
+		}
+	}
 	c, err := s.Book.Catalog(ctx, x.Identity, edge.Resource)
 	if err != nil {
 		return nil, err
 	}
-	if t := c.ResourceOf(&x.Matched, uri); t != nil {
-		return t, nil
+	if t, err := s.resource(x, c, uri); t != nil || err != nil {
+		return t, err
 	}
 	if c, err = s.belated(ctx, x, "", edge.Resource, edge.Template); err != nil {
 		return nil, err
@@ -191,6 +197,22 @@ func (s *Server) located(ctx context.Context, x *edge.Exchange, uri string) (*ed
 	return nil, s.withheld(x, edge.Resource, edge.Template)
 }
 
+// resource finds a resource in a catalog. Before templates, which may be those of others, goes
+// the backend whose answer has named the URI to the client.
+func (s *Server) resource(x *edge.Exchange, c *catalog.Catalog, uri string) (*edge.Target, error) {
+	if t := c.Located(uri); t != nil {
+		return t, nil
+	}
+	at, err := s.at(s.links, x, uri)
+	if at != nil {
+		return &edge.Target{Backend: at.Backend, Thing: edge.Resource, Name: uri, Original: uri}, nil
+	}
+	if t := c.ResourceOf(&x.Matched, uri); t != nil {
+		return t, nil
+	}
+	return nil, err
+}
+
 // templated finds the target of a completion: a template, by its own text, or a
 // resource.
 func (s *Server) templated(ctx context.Context, x *edge.Exchange, uri string) (*edge.Target, error) {
@@ -201,8 +223,8 @@ func (s *Server) templated(ctx context.Context, x *edge.Exchange, uri string) (*
 	if t := c.Lookup(edge.Template, uri); t != nil {
 		return t, nil
 	}
-	if t := c.ResourceOf(&x.Matched, uri); t != nil {
-		return t, nil
+	if t, err := s.resource(x, c, uri); t != nil || err != nil {
+		return t, err
 	}
 	return nil, s.withheld(x, edge.Template, edge.Resource)
 }
@@ -217,7 +239,8 @@ func (s *Server) Lookup(x *edge.Exchange, thing edge.Thing, name string) *edge.T
 		return nil
 	}
 	if thing == edge.Resource {
-		return c.ResourceOf(&x.Matched, name)
+		t, _ := s.resource(x, c, name)
+		return t
 	}
 	return c.Lookup(thing, name)
 }

@@ -1,6 +1,7 @@
 package route
 
 import (
+	"bytes"
 	"container/list"
 	"context"
 	"slices"
@@ -23,8 +24,11 @@ const (
 )
 
 // tasks remembers the backend and the owner of each task. A task of another owner is
-// answered like one that does not exist.
+// answered like one that does not exist. In the same way it remembers where the resources are
+// that answers have named to a client: their ids are URIs.
 type tasks struct {
+	kind string // of what is remembered, in the keys of the store
+
 	mu    sync.Mutex
 	byID  map[taskKey]*list.Element // of *task
 	order list.List                 // the last used first
@@ -49,56 +53,99 @@ const taskFor = time.Hour
 
 // began remembers the backend at which an exchange began a task, here and in the store
 // for other replicas.
-func (s *Server) began(x *edge.Exchange, id string) {
+func (s *Server) began(x *edge.Exchange, id string) { s.remember(s.tasks, x, id) }
+
+func (s *Server) remember(t *tasks, x *edge.Exchange, id string) {
 	owner, backend := taskOwner(x), x.Target.Backend
 	if s.only == nil && s.o.Store != nil {
-		_, _ = s.taskAt(x, id) // another edge may have had it of another backend
+		_, _ = s.at(t, x, id) // another edge may have had it of another backend
 	}
-	for _, old := range s.tasks.add(owner, id, backend) {
+	for _, old := range t.add(owner, id, backend) {
 		if s.o.Store != nil && !old.kept.IsZero() {
-			_ = s.o.Store.Delete(context.Background(), s.taskKey(old.key.owner, old.key.id)) // it is forgotten there in any case
+			_ = s.o.Store.Delete(context.Background(), s.keyOf(t, old.key.owner, old.key.id)) // it is forgotten there in any case
 		}
 	}
-	if now, _, known := s.tasks.find(owner, id); known {
+	if now, _, known := t.find(owner, id); known {
 		backend = now
 	}
-	s.tell(owner, id, backend)
+	s.tell(t, owner, id, backend)
 }
 
 // tell writes a task to the store; if that fails, only this edge knows the task.
-func (s *Server) tell(owner, id, backend string) {
+func (s *Server) tell(t *tasks, owner, id, backend string) {
 	if s.o.Store == nil || id == "" {
 		return
 	}
-	if s.o.Store.Put(context.Background(), s.taskKey(owner, id), []byte(backend), taskFor) == nil {
-		s.tasks.told(owner, id, s.o.Now())
+	if s.o.Store.Put(context.Background(), s.keyOf(t, owner, id), []byte(backend), taskFor) == nil {
+		t.told(owner, id, s.o.Now())
 	}
 }
 
-func (s *Server) taskKey(owner, id string) string {
-	return "task:" + edge.Digest("task", s.Name, owner, id)
+func (s *Server) keyOf(t *tasks, owner, id string) string {
+	return t.kind + ":" + edge.Digest(t.kind, s.Name, owner, id)
+}
+
+// maxLinks bounds how many resources of one answer are remembered.
+const maxLinks = 256
+
+// noteLinks remembers where the resources are that an answer to m links to or holds: a backend
+// need not list them (resource links of 2025-06-18, server/tools). Those that it lists are known.
+func (s *Server) noteLinks(x *edge.Exchange, m *mcp.Message, r *edge.Response) {
+	var all []byte
+	switch m.Method {
+	case "tools/call", "tasks/result":
+		all = r.Get("content").Of(r.Raw)
+	case "tasks/get":
+		all = mcp.Lookup(r.Get("result").Of(r.Raw), "content")
+	case "prompts/get":
+		all = r.Get("messages").Of(r.Raw)
+	}
+	if !bytes.Contains(all, []byte(`"resource`)) { // as most have none, they cost no more than this
+		return
+	}
+	c := s.Book.Settled(x.Identity, edge.Resource)
+	left := maxLinks
+	for _, one := range mcp.Elements(all) {
+		if m.Method == "prompts/get" {
+			one = mcp.Lookup(one, "content")
+		}
+		uri := mcp.Lookup(one, "resource", "uri")
+		if mcp.String(mcp.Lookup(one, "type")) == "resource_link" {
+			uri = mcp.Lookup(one, "uri")
+		}
+		if name := mcp.String(uri); name != "" && (c == nil || c.Located(name) == nil) {
+			if left--; left < 0 {
+				return
+			}
+			s.remember(s.links, x, name)
+		}
+	}
 }
 
 // taskAt returns the target of a task; nil if the task is not the client's.
 func (s *Server) taskAt(x *edge.Exchange, id string) (*edge.Target, error) {
+	return s.at(s.tasks, x, id)
+}
+
+func (s *Server) at(t *tasks, x *edge.Exchange, id string) (*edge.Target, error) {
 	owner := taskOwner(x)
-	backend, kept, known := s.tasks.find(owner, id)
+	backend, kept, known := t.find(owner, id)
 	if s.o.Store == nil || id == "" || len(id) > maxTaskID {
 		return s.targets[backend], nil
 	}
 	if known {
 		if s.o.Now().Sub(kept) > taskFor/4 {
-			s.tell(owner, id, backend)
+			s.tell(t, owner, id, backend)
 		}
 		return s.targets[backend], nil
 	}
-	name, err := s.o.Store.Get(context.Background(), s.taskKey(owner, id))
+	name, err := s.o.Store.Get(context.Background(), s.keyOf(t, owner, id))
 	if err != nil {
 		return nil, relay.ErrAway()
 	}
 	at := s.targets[string(name)]
 	if at != nil || string(name) == ofSeveral {
-		s.tasks.add(owner, id, string(name))
+		t.add(owner, id, string(name))
 	}
 	return at, nil
 }
@@ -172,10 +219,7 @@ func (s *Server) ownTasks(x *edge.Exchange, r *edge.Response) (*edge.Response, e
 	if !span.OK() {
 		return r, nil
 	}
-	if err := r.Decode(mcp.Splice(nil, r.Raw, mcp.Edit{Span: span, With: append(list, ']')})); err != nil {
-		return nil, edge.Errorf(edge.Internal, "route", "list of tasks: %w", err)
-	}
-	return r, nil
+	return changed(r, span, append(list, ']'))
 }
 
 // maxTaskID bounds the length of the id of a remembered task.
@@ -270,12 +314,12 @@ func (s *Server) TakeTask(t Task) bool {
 	return known
 }
 
-// ShareTasks makes the tasks that another server remembers this one's, too, which stands in
+// ShareTasks makes the tasks and resources that another server remembers this one's, too, which stands in
 // for it after a reload. It must be called before the server is used, unless that shares them
 // already, as where a reload goes back.
 func (s *Server) ShareTasks(with *Server) {
 	if s.tasks != with.tasks {
-		s.tasks = with.tasks
+		s.tasks, s.links = with.tasks, with.links
 	}
 }
 

@@ -364,6 +364,88 @@ func TestAggregateResources(t *testing.T) {
 	three.Close()
 }
 
+// TestAggregateResourcesInNoList reads pages that tools show and resources that answers name to a
+// client, which backends need not list: at the backend whose they are, and as policies say.
+func TestAggregateResourcesInNoList(t *testing.T) {
+	for _, era := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
+		t.Run(era.String(), func(t *testing.T) {
+			t.Parallel()
+			backs := map[string]*edgetest.Server{"a": edgetest.NewServer(t, edgetest.Legacy), "b": edgetest.NewServer(t, edgetest.Modern)}
+			for name, s := range backs {
+				done := ""
+				if s.Era == edgetest.Modern {
+					done = `"resultType":"complete","ttlMs":60000,"cacheScope":"private",`
+				}
+				s.Always("tools/list", func(c *edgetest.Call) {
+					c.Result(`{` + done + `"tools":[{"name":"show","inputSchema":{"type":"object"},"_meta":{"ui":{"resourceUri":"ui://` + name + `/view"}}},
+						{"name":"older","inputSchema":{"type":"object"},"_meta":{"ui/resourceUri":"ui://` + name + `/older"}},
+						{"name":"wide","inputSchema":{"type":"object"},"_meta":{"ui":{"resourceUri":"x://` + name + `/page"}}}]}`)
+				})
+				s.Always("resources/templates/list", func(c *edgetest.Call) {
+					c.Result(`{` + done + `"resourceTemplates":[{"uriTemplate":"w://{id}","name":"t"}]}`)
+				})
+				s.Always("tools/call", func(c *edgetest.Call) {
+					c.Result(`{` + strings.Replace(done, `"ttlMs":60000,"cacheScope":"private",`, "", 1) + `"content":[{"type":"resource_link","uri":"x://` + name + `","name":"l"},
+						{"type":"resource","resource":{"uri":"y://` + name + `","text":"t"}},{"type":"resource_link","uri":"x://both","name":"l"},{"type":"resource_link","uri":"w://` + name + `","name":"l"},{"type":"resource_link","uri":"x://denied","name":"l"}]}`)
+				})
+				s.Always("prompts/list", func(c *edgetest.Call) { c.Result(`{` + done + `"prompts":[{"name":"p"}]}`) })
+				s.Always("prompts/get", func(c *edgetest.Call) {
+					c.Result(`{` + strings.Replace(done, `"ttlMs":60000,"cacheScope":"private",`, "", 1) + `"messages":[{"role":"user","content":{"type":"resource_link","uri":"z://` + name + `","name":"l"}}]}`)
+				})
+				s.Always("resources/read", func(c *edgetest.Call) {
+					c.Result(`{` + done + `"contents":[{"uri":"` + strings.Trim(edgetest.Member(string(c.Message.Params), "uri"), `"`) + `","text":"of ` + name + `"}]}`)
+				})
+			}
+			const policies = `incomingAuth:
+  type: anonymous
+  authz:
+    type: policy
+    policies:
+    - permit(principal, action, resource) unless { resource == Resource::"x://denied" };
+`
+			e := edgetest.Start(t, strings.Replace(group(backs), "incomingAuth: {type: anonymous}\n", policies, 1))
+			f := &front{Edge: e, client: e.NewClient()}
+			c := f.callerOf(t, era, "")
+			read := func(c caller, uri string) *edgetest.Response {
+				return c.request(t, "1", "resources/read", `{"uri":"`+uri+`"}`)
+			}
+			unknown := func(c caller, uri string) {
+				t.Helper()
+				fails(t, read(c, uri), 403, 403, "1") // as what is denied
+			}
+			of := func(uri, name string) {
+				t.Helper()
+				if r := read(c, uri); r.Status != 200 || !strings.Contains(string(r.Answer()), "of "+name) {
+					t.Errorf("%s: status %d: %s", uri, r.Status, r.Answer())
+				}
+			}
+			of("ui://b/view", "b") // before anybody has asked for the tools
+			c.request(t, "4", "resources/templates/list", "").Result()
+			for name := range backs {
+				of("ui://"+name+"/view", name)
+				of("ui://"+name+"/older", name)
+				unknown(c, "x://"+name+"/page")
+				for _, uri := range []string{"x://", "y://", "z://"} {
+					unknown(c, uri+name)
+				}
+			}
+			of("w://b", "a") // by its template, until b says that it is one of its own
+			for name := range backs {
+				c.request(t, "2", "tools/call", edgetest.CallParams(name+"_show", "{}")).Result()
+				c.request(t, "3", "prompts/get", `{"name":"`+name+`_p"}`).Result()
+				for _, uri := range []string{"w://", "x://", "y://", "z://"} {
+					of(uri+name, name)
+				}
+				unknown(c, "x://denied")
+			}
+			unknown(c, "x://both") // whose it is nobody can say
+			if era == edgetest.Legacy {
+				unknown(f.callerOf(t, era, ""), "y://a") // another client was not told of it
+			}
+		})
+	}
+}
+
 // TestAggregateBackendDown has a backend that is away cost the others nothing.
 func TestAggregateBackendDown(t *testing.T) {
 	t.Parallel()
