@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 	"unicode/utf8"
 )
@@ -104,7 +103,7 @@ const (
 // are shown inside as they are here. The error is a *MountError, or what is wrong with a file of
 // patterns.
 func Overlays(mounts []Mount, file string, shown ...string) ([]Overlay, error) {
-	global, err := readIgnore(file)
+	global, err := readIgnore(file, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +125,7 @@ func Overlays(mounts []Mount, file string, shown ...string) ([]Overlay, error) {
 		if info, err := os.Stat(m.Host); err != nil || !info.IsDir() {
 			continue
 		}
-		own, err := readIgnore(filepath.Join(m.Host, IgnoreName))
+		own, err := readIgnore(filepath.Join(m.Host, IgnoreName), w.mounts)
 		if err != nil {
 			return nil, err
 		}
@@ -270,15 +269,15 @@ func wide(text string) string {
 	return out.String()
 }
 
-// readIgnore reads a file of patterns; nil for none.
-func readIgnore(path string) ([]pattern, error) {
+// readIgnore reads a file of patterns, for a server that has mounts; nil for none.
+func readIgnore(path string, mounts []Mount) ([]pattern, error) {
 	if path == "" {
 		return nil, nil
 	}
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	text, err := readSome(path)
+	text, err := readSome(path, mounts)
 	if err != nil {
 		return nil, fmt.Errorf("ignore patterns in %s: %w", path, err)
 	}
@@ -301,8 +300,8 @@ func readIgnore(path string) ([]pattern, error) {
 	return all, nil
 }
 
-func readSome(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a server may have made it a named pipe, which would wait for its other end
+func readSome(path string, mounts []Mount) ([]byte, error) {
+	f, err := OpenWithin(mounts, path)
 	if err != nil {
 		return nil, err
 	}

@@ -102,6 +102,41 @@ func TestHiddenBesideProgram(t *testing.T) {
 	}
 }
 
+// A file of patterns that a server has made a link is read where that leads to a file of its own mount,
+// and no other file of this machine says by what is hidden what it has in it.
+func TestIgnoreIsNoLinkOut(t *testing.T) {
+	outside := filepath.Join(tree(t, "notes"), "notes")
+	if err := os.WriteFile(outside, []byte("guess\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dir := tree(t, "guess", "content", "deep/.patterns")
+	for _, c := range []struct {
+		to       string
+		writable bool
+		hides    string // of dir; "" where it is refused
+	}{
+		{outside, true, ""},
+		{outside, false, "guess"}, // it is the user's
+		{"deep/.patterns", true, "content"},
+	} {
+		link := filepath.Join(dir, IgnoreName)
+		_ = os.Remove(link)
+		if err := os.Symlink(c.to, link); err != nil {
+			t.Fatal(err)
+		}
+		all, err := Overlays([]Mount{{Host: dir, Writable: c.writable}}, "")
+		if c.hides == "" {
+			if err == nil || !strings.Contains(err.Error(), link) || !strings.Contains(err.Error(), "no link is followed out") || len(all) > 0 {
+				t.Errorf("a link to %s: %v, %v", c.to, all, err)
+			}
+			continue
+		}
+		if err != nil || !slices.ContainsFunc(all, func(o Overlay) bool { return o.Host == filepath.Join(dir, c.hides) }) {
+			t.Errorf("a link to %s, writable %t: %v, %v", c.to, c.writable, all, err)
+		}
+	}
+}
+
 // A file of patterns that a server has made a named pipe is not waited for, also when it was a
 // file still as it was looked at.
 func TestIgnoreIsNoPipe(t *testing.T) {
@@ -111,7 +146,7 @@ func TestIgnoreIsNoPipe(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() {
-		_, err := readSome(pipe)
+		_, err := readSome(pipe, nil)
 		done <- err
 	}()
 	select {

@@ -34,7 +34,7 @@ func TestPatterns(t *testing.T) {
 		if err := os.WriteFile(file, []byte(one.lines), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		all, err := readIgnore(file)
+		all, err := readIgnore(file, nil)
 		if err != nil {
 			t.Fatalf("%q: %v", one.lines, err)
 		}
@@ -51,11 +51,11 @@ func TestPatterns(t *testing.T) {
 		if err := os.WriteFile(file, []byte(bad), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if all, err := readIgnore(file); err == nil || !strings.Contains(err.Error(), file) {
+		if all, err := readIgnore(file, nil); err == nil || !strings.Contains(err.Error(), file) {
 			t.Errorf("%.10q: %d patterns, %v", bad, len(all), err)
 		}
 	}
-	if _, err := readIgnore("/dev"); err == nil {
+	if _, err := readIgnore("/dev", nil); err == nil {
 		t.Error("a directory has patterns")
 	}
 }
