@@ -2,8 +2,10 @@ package sandbox
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -138,13 +140,15 @@ func (w *watcher) look() {
 	for s, b := range boxes {
 		var memory int64
 		tasks := 0
-		queue := []int{s.cmd.Process.Pid}
-		for len(queue) > 0 {
-			for _, p := range children[queue[0]] {
+		all := []int{s.cmd.Process.Pid}
+		for i := 0; i < len(all); i++ {
+			for _, p := range children[all[i]] {
 				memory, tasks = memory+p.memory, tasks+p.tasks
-				queue = append(queue, p.pid)
+				all = append(all, p.pid)
 			}
-			queue = queue[1:]
+		}
+		if b.memory {
+			memory += unmapped(all[1:])
 		}
 		switch {
 		case b.memory && memory > s.config.Memory:
@@ -153,6 +157,37 @@ func (w *watcher) look() {
 			s.end(ReasonProcesses)
 		}
 	}
+}
+
+// maxLooked is how many descriptors of one sandbox are looked at each time.
+const maxLooked = 10_000
+
+// unmapped are the bytes of files in memory (memfd_create(2)) that processes have open, beyond what
+// they have mapped of memory that is shared: that is counted as theirs.
+func unmapped(pids []int) int64 {
+	var size, mapped int64
+	var stat unix.Stat_t
+	var text [4 << 10]byte
+	seen := map[[2]uint64]bool{}
+	for left, i := maxLooked, 0; left > 0 && i < len(pids); i++ {
+		dir := fmt.Sprintf("/proc/%d/fd/", pids[i])
+		open, _ := os.ReadDir(dir) // none of a process that has ended, or hides them
+		for _, e := range open[:min(len(open), left)] {
+			left--
+			link, _ := os.Readlink(dir + e.Name()) // the system of another file may not answer
+			if strings.HasPrefix(link, "/memfd:") && unix.Stat(dir+e.Name(), &stat) == nil && !seen[[2]uint64{stat.Dev, stat.Ino}] {
+				seen[[2]uint64{stat.Dev, stat.Ino}] = true
+				size += stat.Blocks * 512
+			}
+		}
+	}
+	for i := 0; size > 0 && i < len(pids); i++ {
+		var kib int64
+		_, rest, _ := bytes.Cut(readStart(fmt.Sprintf("/proc/%d/status", pids[i]), text[:]), []byte("\nRssShmem:"))
+		_, _ = fmt.Sscan(string(rest), &kib) // nothing of a process that has ended
+		mapped += kib << 10
+	}
+	return max(0, size-mapped)
 }
 
 // usage is what /proc says of a process.

@@ -53,6 +53,8 @@ func TestV24(t *testing.T) {
 			c = config(t, grade, "memory:1073741824")
 			c.Memory = 64 << 20
 			ends(t, m, c, ReasonMemory)
+			c.Command = []string{probe(t), "memfd:268435456"} // which no process has mapped
+			ends(t, m, c, ReasonMemory)
 			if grade == Bwrap && os.Geteuid() != 0 || m.groups().pids != "" {
 				// The kernel refuses one more.
 				c = config(t, grade, "processes:200")
@@ -132,6 +134,38 @@ func TestReadProcesses(t *testing.T) {
 	}
 	if me := all[i]; me.parent != os.Getppid() || me.tasks < 2 || me.memory < 1<<20 || me.memory > 1<<33 {
 		t.Errorf("%+v", me)
+	}
+}
+
+// TestUnmapped counts a file in memory once, whoever has it open, and not where it is counted as memory
+// of a process.
+func TestUnmapped(t *testing.T) {
+	const size = 64 << 20 // more than what else changes
+	fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if again, err := unix.Dup(fd); err != nil {
+		t.Fatal(err)
+	} else {
+		defer unix.Close(again)
+	}
+	me := []int{os.Getpid()}
+	before := unmapped(me)
+	if _, err := unix.Pwrite(fd, make([]byte, size), 0); err != nil {
+		t.Fatal(err)
+	}
+	if got := unmapped(me) - before; got < size-1<<20 || got > size+1<<20 {
+		t.Errorf("%d bytes of a file, want %d", got, size)
+	}
+	b, err := unix.Mmap(fd, 0, size, unix.PROT_READ, unix.MAP_SHARED|unix.MAP_POPULATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Munmap(b) }()
+	if got := unmapped(me) - before; got > 1<<20 {
+		t.Errorf("%d bytes of a file that is mapped", got)
 	}
 }
 

@@ -53,6 +53,7 @@ var tries = map[string]func(what string) (string, error){
 	"status":    status,
 	"files":     files,
 	"memory":    memory,
+	"memfd":     memfd,
 	"bomb":      func(string) (string, error) { bomb(); return "", nil },
 	"processes": func(what string) (string, error) { return processes(number(what)) },
 	"daemon":    daemon,
@@ -320,6 +321,23 @@ func memory(what string) (string, error) {
 		}
 	}
 	time.Sleep(time.Hour)
+	return "", nil
+}
+
+// memfd takes bytes in files that have no name and that it does not map, and keeps them.
+func memfd(what string) (string, error) {
+	for n := 0; n < number(what); n += 16 << 20 {
+		fd, err := unix.MemfdCreate("probe", 0)
+		if err != nil {
+			return "", err
+		}
+		for range 16 {
+			if _, err := unix.Write(fd, make([]byte, 1<<20)); err != nil {
+				return "", err
+			}
+		}
+	}
+	time.Sleep(20 * time.Second) // more than a look takes
 	return "", nil
 }
 
