@@ -24,6 +24,16 @@ const insideHelper = "/run/weir-inside"
 // devices are those that a sandbox has.
 var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
 
+// maskedProc is what container engines, too, hide of /proc: it tells of this machine and its users.
+var maskedProc = []string{"acpi", "asound", "kcore", "keys", "latency_stats", "sched_debug", "scsi", "timer_list", "timer_stats"}
+
+// insideName is the name of the host inside.
+const insideName = "sandbox"
+
+// namesInside has the C library find names in files first: one that finds no such file may ask the
+// network for "localhost". That of this machine may name what needs sockets of it.
+const namesInside = "passwd: files\ngroup: files\nhosts: files dns\n"
+
 // bwrapCommand has bubblewrap make the sandbox and run the helper in it as its first
 // process, in a mode, with a link where it is given one. The files of the command are the
 // caller's to close.
@@ -97,7 +107,7 @@ func (a *bwrapArgs) system(v *view) {
 			a.add("--ro-bind", e.path, e.path)
 		}
 	}
-	a.add("--proc", "/proc")
+	a.proc()
 	a.memory("/dev", "0755", 1<<16)
 	for _, d := range devices {
 		a.add("--dev-bind", d, d)
@@ -106,8 +116,32 @@ func (a *bwrapArgs) system(v *view) {
 	a.add("--remount-ro", "/dev")
 	a.memory("/tmp", "1777", tempSize)
 	a.memory("/run", "0755", runSize)
-	for _, dir := range v.hidden {
-		a.memory(dir, "0700", 1<<12)
+	for _, path := range v.hidden {
+		a.hide(path)
+	}
+}
+
+// proc is /proc. What is the machine's there, and somebody may write to, is read-only: without any
+// capability a server of root's is its owner. What is of the namespaces of who reads it, as sysctls of
+// the network are, is so there, too.
+func (a *bwrapArgs) proc() {
+	a.add("--proc", "/proc")
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		a.err = err
+	}
+	for _, e := range entries {
+		path := "/proc/" + e.Name()
+		if _, err := strconv.Atoi(e.Name()); err == nil || e.Name() == "sysvipc" {
+			continue // that names processes, and nobody may write to it
+		}
+		switch info, err := e.Info(); {
+		case err != nil: // it has gone
+		case slices.Contains(maskedProc, e.Name()):
+			a.hide(path)
+		case info.IsDir() || info.Mode().IsRegular() && info.Mode()&0o222 != 0:
+			a.add("--ro-bind-try", path, path)
+		}
 	}
 }
 
@@ -153,6 +187,19 @@ func (a *bwrapArgs) own(c *Config, v *view) {
 // memory makes a directory in memory, of a size in bytes.
 func (a *bwrapArgs) memory(path, perms string, size int) {
 	a.add("--perms", perms, "--size", strconv.Itoa(size), "--tmpfs", path)
+}
+
+// hide has a directory be empty, and a file one that nobody opens: a device, where there are none.
+func (a *bwrapArgs) hide(path string) {
+	info, err := os.Lstat(path)
+	switch {
+	case err != nil:
+	case info.IsDir():
+		a.memory(path, "0700", 1<<12)
+		a.add("--remount-ro", path)
+	case info.Mode().IsRegular():
+		a.add("--ro-bind", "/dev/null", path)
+	}
 }
 
 // bind shows an open directory or file.

@@ -258,6 +258,42 @@ func TestV23(t *testing.T) {
 	}
 }
 
+// TestProc tries to write to /proc, as root and as nobody: no file opens for it but those of the
+// sandbox's own processes. What container engines hide of it nobody reads.
+func TestProc(t *testing.T) {
+	asNobody(t)
+	m := machine(t)
+	bwrapped(t, m)
+	c := config(t, Bwrap, "writable:/proc", "read:/proc/sys/kernel/ostype", "list:/proc/sys/net/ipv4/conf")
+	hides := map[string]string{} // and what is said of it
+	for _, name := range maskedProc {
+		switch info, err := os.Lstat("/proc/" + name); {
+		case err != nil: // this kernel has none
+		case info.IsDir():
+			hides["list:/proc/"+name] = ""
+		default:
+			hides["read:/proc/"+name] = "refused: open /proc/" + name + ": permission denied"
+		}
+	}
+	for try := range hides {
+		c.Command = append(c.Command, try)
+	}
+	got, _ := said(t, openBox(t, m, c))
+	tried := 0
+	if n, err := fmt.Sscanf(got["writable:/proc"], "of %d:", &tried); n != 1 || tried < 100 || got["writable:/proc"] != fmt.Sprintf("of %d:", tried) {
+		t.Errorf("%d, %v: %.1000s", tried, err, got["writable:/proc"])
+	}
+	for try, want := range hides {
+		if got[try] != want {
+			t.Errorf("%s: %q, want %q", try, got[try], want)
+		}
+	}
+	// It reads what it could before, and the network is the sandbox's.
+	if got["read:/proc/sys/kernel/ostype"] != `"Linux\n"` || got["list:/proc/sys/net/ipv4/conf"] != "all default lo" {
+		t.Errorf("%q, %q", got["read:/proc/sys/kernel/ostype"], got["list:/proc/sys/net/ipv4/conf"])
+	}
+}
+
 // TestV36 ends servers that do not want to end: all of them are gone in time, and nothing is
 // left of them.
 func TestV36(t *testing.T) {

@@ -10,10 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -44,6 +46,7 @@ var tries = map[string]func(what string) (string, error){
 	"read":      read,
 	"write":     write,
 	"list":      list,
+	"writable":  writable,
 	"signals":   signals,
 	"signal":    signalThreads,
 	"prlimit":   prlimit,
@@ -217,6 +220,28 @@ func list(path string) (string, error) {
 		names = append(names, e.Name())
 	}
 	return strings.Join(names, " "), nil
+}
+
+// writable opens every file below a directory to be written to, but those of processes, and says
+// how many there are and which it could open.
+func writable(dir string) (string, error) {
+	tried := 0
+	var opened []string
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		switch _, none := strconv.Atoi(filepath.Base(path)); {
+		case err != nil || e.Type()&fs.ModeSymlink != 0: // nobody can look into it, or it is looked at elsewhere
+		case e.IsDir() && none == nil && filepath.Dir(path) == "/proc":
+			return fs.SkipDir
+		case !e.IsDir():
+			tried++
+			if fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0); err == nil {
+				opened = append(opened, path)
+				_ = unix.Close(fd)
+			}
+		}
+		return nil
+	})
+	return fmt.Sprintf("of %d: %s", tried, strings.Join(opened, " ")), err
 }
 
 // signals sends every signal to a process, in every way, and says which ways the kernel took.
