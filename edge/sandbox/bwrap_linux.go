@@ -55,12 +55,13 @@ func bwrapCommand(bwrap, helper string, c *Config, v *view, mode string, link ..
 	a.system(v)
 	a.add("--ro-bind", helper, insideHelper)
 	a.data("/etc/passwd", passwd(c.Home))
-	hosts, resolver := "127.0.0.1 localhost\n::1 localhost\n", "nameserver 127.0.0.1\noptions attempts:1 timeout:2\n"
+	hosts, resolver := "127.0.0.1 localhost "+insideName+"\n::1 localhost\n", "nameserver 127.0.0.1\noptions attempts:1 timeout:2\n"
 	if c.Network == Host { // whose names are found as this machine finds them
-		hosts, resolver = textOf("/etc/hosts", hosts), textOf("/etc/resolv.conf", resolver)
+		hosts, resolver = textOf("/etc/hosts", hosts)+"\n127.0.0.1 "+insideName+"\n", textOf("/etc/resolv.conf", resolver)
 	}
 	a.data("/etc/hosts", hosts)
 	a.data("/etc/resolv.conf", resolver)
+	a.data("/etc/nsswitch.conf", namesInside)
 	a.own(c, v)
 	a.add("--remount-ro", "/", "--chdir", "/")
 	if a.err != nil {
@@ -92,7 +93,7 @@ func (a *bwrapArgs) namespaces(c *Config) {
 	if c.Network != Host {
 		a.add("--unshare-net")
 	}
-	a.add("--hostname", "sandbox", "--new-session", "--die-with-parent", "--as-pid-1", "--cap-drop", "ALL")
+	a.add("--hostname", insideName, "--new-session", "--die-with-parent", "--as-pid-1", "--cap-drop", "ALL")
 	if c.Network == Profile { // for the ports of hosts; the helper drops it before a server starts
 		a.add("--cap-add", "CAP_NET_BIND_SERVICE")
 	}

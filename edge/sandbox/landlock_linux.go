@@ -2,7 +2,10 @@ package sandbox
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -48,7 +51,7 @@ func (v *view) ruleset(abi int) (f *os.File, err error) {
 	}()
 	for _, e := range v.system {
 		if e.link == "" {
-			if err := allowPath(f, e.path, llRead); err != nil {
+			if err := v.allowShown(f, e.path); err != nil {
 				return nil, err
 			}
 		}
@@ -81,6 +84,25 @@ func (v *view) ruleset(abi int) (f *os.File, err error) {
 		}
 	}
 	return f, nil
+}
+
+// allowShown allows a path of the system to be read, less what is hidden of it: a rule is about all
+// that is in a directory, so that one with something hidden in it has rules for the rest, one by one.
+func (v *view) allowShown(ruleset *os.File, path string) error {
+	if !slices.ContainsFunc(v.hidden, func(hidden string) bool { return below(hidden, path) }) {
+		return allowPath(ruleset, path, llRead)
+	}
+	entries, _ := os.ReadDir(path) // what is not this user's to see needs no rule
+	for _, e := range entries {
+		in := filepath.Join(path, e.Name())
+		if e.Type()&fs.ModeSymlink != 0 || slices.Contains(v.hidden, in) {
+			continue // what a link leads to has a rule of its own, or none
+		}
+		if err := v.allowShown(ruleset, in); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // allowPath allows a path that may not be there.

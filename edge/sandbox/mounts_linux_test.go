@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/weir-edge/weir/edge/edgetest/escape"
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
@@ -80,6 +82,7 @@ func TestK04(t *testing.T) {
 		"over proc":              {Mount{Host: "/usr/share", Inside: "/proc/self"}, "/proc inside is the sandbox's own"},
 		"over the root":          {Mount{Host: "/usr/share", Inside: "/"}, "/ inside is the sandbox's own"},
 		"over a file of etc":     {Mount{Host: "/usr/share", Inside: "/etc/passwd"}, "/etc/passwd inside is the sandbox's own"},
+		"over the names":         {Mount{Host: "/usr/share", Inside: "/etc/nsswitch.conf"}, "/etc/nsswitch.conf inside is the sandbox's own"},
 		"over the helper":        {Mount{Host: "/usr/share", Inside: "/run/weir-inside"}, "the sandbox's own"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -265,6 +268,66 @@ func TestPrefixes(t *testing.T) {
 		}
 	}
 	_ = os.Remove(filepath.Join(os.TempDir(), "weir-prefix-test"))
+}
+
+// TestEtc shows what programs of each kind of system are configured by, and no key or password, also
+// where the files are root's and so is the server.
+func TestEtc(t *testing.T) {
+	if !inRoom(t) {
+		return
+	}
+	if err := errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), unix.Mount("etc", "/etc", "tmpfs", 0, "mode=755")); err != nil {
+		t.Fatal(err)
+	}
+	shown := []string{
+		"java-17-openjdk/security/java.security", "java-17-openjdk/management/management.properties", "java/java-21/java-21.0/conf/net.properties",
+		"pki/ca-trust/extracted/pem/bundle.pem", "pki/java/cacerts", "pki/tls/certs/bundle.crt", "pki/tls/openssl.cnf", "crypto-policies/back-ends/opensslcnf.config",
+		"ssl/openssl.cnf", "ssl/deep/x.cnf", "services", "protocols", "os-release", "fonts/fonts.conf",
+	}
+	secret := []string{
+		"ssl/private/key.pem", "pki/tls/private/localhost.key", "pki/nssdb/key4.db", "shadow", "machine-id",
+		"java-17-openjdk/management/jmxremote.password", "java/java-21/java-21.0/conf/management/jmxremote.password",
+	}
+	for _, name := range slices.Concat(shown, secret, []string{"passwd", "hosts", "resolv.conf"}) {
+		path := filepath.Join("/etc", name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte("content"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, to := range map[string]string{"ssl/certs": "../pki/tls/certs", "pki/tls/cert.pem": "certs/bundle.crt", "ssl/by-link": "private"} {
+		if err := os.Symlink(to, filepath.Join("/etc", link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shown = append(shown, "ssl/certs/bundle.crt", "pki/tls/cert.pem")
+	secret = append(secret, "ssl/by-link/key.pem")
+	m := machine(t)
+	for _, grade := range []Grade{Bwrap, Landlock} {
+		grades(t, m, grade)
+		c := config(t, grade, "list:/etc/ssl/private", "write:/etc/ssl/private/x", "write:/etc/services")
+		for _, name := range slices.Concat(shown, secret) {
+			c.Command = append(c.Command, "read:/etc/"+name)
+		}
+		got, _ := said(t, openBox(t, m, c))
+		for _, name := range shown {
+			if got := got["read:/etc/"+name]; got != `"content"` {
+				t.Errorf("%s: /etc/%s: %q", grade, name, got)
+			}
+		}
+		for _, name := range secret {
+			if got := got["read:/etc/"+name]; !strings.HasPrefix(got, "refused: ") {
+				t.Errorf("%s: /etc/%s: %q", grade, name, got)
+			}
+		}
+		if got := got["list:/etc/ssl/private"]; got != "" && !strings.HasPrefix(got, "refused: ") {
+			t.Errorf("%s: /etc/ssl/private has %q", grade, got)
+		}
+		for _, try := range []string{"write:/etc/ssl/private/x", "write:/etc/services"} {
+			if !strings.HasPrefix(got[try], "refused: ") {
+				t.Errorf("%s: %s: %q", grade, try, got[try])
+			}
+		}
+	}
 }
 
 // A program in a mounted directory that its server may write to is shown with that directory, and

@@ -223,7 +223,7 @@ func TestBwrap(t *testing.T) {
 	m := machine(t)
 	bwrapped(t, m)
 	t.Setenv("WEIR_SECRET_TOKEN", "planted")
-	c := config(t, Auto, "status", "env", "pid", "list:/", "list:/dev", "list:/etc", "list:/run", "read:/etc/passwd", "read:/etc/hosts", "read:/etc/resolv.conf",
+	c := config(t, Auto, "status", "env", "pid", "list:/", "list:/dev", "list:/etc", "list:/run", "read:/etc/passwd", "read:/etc/hosts", "read:/etc/resolv.conf", "read:/etc/nsswitch.conf", "resolve:sandbox", "read:/proc/sys/kernel/hostname",
 		"write:/usr/x", "write:/x", "write:/etc/x", "write:/dev/x", "write:/tmp/x", "write:/run/x", "write:/dev/shm/x", "list:/home", "list:/root", "list:/sys", "list:/etc/ssl/private", "socket:2,1,0")
 	c.Transport, c.Port = "stdio", 0
 	c.Environment = func(context.Context) ([]string, error) { return []string{"TOKEN=s3cret", "LANG=xx"}, nil }
@@ -259,13 +259,15 @@ func TestBwrap(t *testing.T) {
 		"write:/tmp/x":          "wrote", "write:/run/x": "wrote", "write:/dev/shm/x": "wrote", "write:" + c.Home + "/kept": "wrote",
 		"write:/usr/x": "refused: open /usr/x: read-only file system", "write:/x": "refused: open /x: read-only file system",
 		"write:/etc/x": "refused: open /etc/x: read-only file system", "write:/dev/x": "refused: open /dev/x: read-only file system",
-		"list:/sys":             "refused: open /sys: no such file or directory",
-		"list:/home":            "refused: open /home: no such file or directory",
-		"list:/root":            "refused: open /root: no such file or directory",
-		"read:/etc/hosts":       strconv.Quote("127.0.0.1 localhost\n::1 localhost\n"),
-		"read:/etc/passwd":      strconv.Quote(passwd(c.Home)),
-		"read:/etc/resolv.conf": strconv.Quote("nameserver 127.0.0.1\noptions attempts:1 timeout:2\n"),
-		"socket:2,1,0":          "made",
+		"list:/sys":       "refused: open /sys: no such file or directory",
+		"list:/home":      "refused: open /home: no such file or directory",
+		"list:/root":      "refused: open /root: no such file or directory",
+		"read:/etc/hosts": strconv.Quote("127.0.0.1 localhost sandbox\n::1 localhost\n"),
+		"resolve:sandbox": "127.0.0.1", "read:/proc/sys/kernel/hostname": `"sandbox\n"`,
+		"read:/etc/nsswitch.conf": strconv.Quote(namesInside),
+		"read:/etc/passwd":        strconv.Quote(passwd(c.Home)),
+		"read:/etc/resolv.conf":   strconv.Quote("nameserver 127.0.0.1\noptions attempts:1 timeout:2\n"),
+		"socket:2,1,0":            "made",
 	} {
 		if got[try] != want && !(try == "list:/etc/ssl/private" && got[try] == "" || try == "list:/etc/ssl/private" && strings.Contains(got[try], "no such file")) {
 			t.Errorf("%s: %q, want %q", try, got[try], want)
@@ -280,7 +282,10 @@ func TestBwrap(t *testing.T) {
 		}
 	}
 	for _, name := range strings.Fields(got["list:/etc"]) {
-		if !slices.Contains([]string{"ssl", "ca-certificates", "alternatives", "localtime", "passwd", "hosts", "resolv.conf"}, name) && !strings.HasPrefix(name, "ld.so.") {
+		if !slices.Contains([]string{
+			"ssl", "ca-certificates", "alternatives", "localtime", "passwd", "hosts", "resolv.conf", "nsswitch.conf",
+			"pki", "crypto-policies", "java", "fonts", "mime.types", "os-release", "protocols", "services", "timezone",
+		}, name) && !strings.HasPrefix(name, "ld.so.") && !strings.HasPrefix(name, "java-") {
 			t.Errorf("/etc has %s", name)
 		}
 	}

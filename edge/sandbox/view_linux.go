@@ -16,7 +16,7 @@ import (
 // view is what is seen inside, of the files of this machine.
 type view struct {
 	system   []shown  // read-only
-	hidden   []string // directories in there that stay empty
+	hidden   []string // files and directories in there of which nothing is
 	prefixes []string // where the program is; read-only
 	home     *os.File // HOME, writable
 	mounts   []opened
@@ -155,8 +155,12 @@ func (v *view) plain(grade Grade, writable []string) error {
 // systemView is what every sandbox shows of the system: programs, libraries, and of /etc
 // what they are configured by.
 func systemView() (all []shown, hidden []string) {
-	paths := []string{"/usr", "/bin", "/sbin", "/opt", "/etc/ssl", "/etc/ca-certificates", "/etc/alternatives", "/etc/localtime"}
-	for _, pattern := range []string{"/lib*", "/etc/ld.so.*"} {
+	paths := []string{
+		"/usr", "/bin", "/sbin", "/opt", "/etc/ssl", "/etc/ca-certificates", "/etc/alternatives", "/etc/localtime",
+		"/etc/pki/ca-trust", "/etc/pki/java", "/etc/pki/tls/cert.pem", "/etc/pki/tls/certs", "/etc/pki/tls/openssl.cnf", "/etc/pki/tls/openssl.d", "/etc/crypto-policies", // of Fedora
+		"/etc/fonts", "/etc/mime.types", "/etc/os-release", "/etc/protocols", "/etc/services", "/etc/timezone",
+	}
+	for _, pattern := range []string{"/lib*", "/etc/ld.so.*", "/etc/java", "/etc/java-*"} {
 		more, _ := filepath.Glob(pattern) // the pattern is right
 		paths = append(paths, more...)
 	}
@@ -174,9 +178,11 @@ func systemView() (all []shown, hidden []string) {
 			}
 		}
 	}
-	// Keys of this machine's, which root could read.
-	if info, err := os.Stat("/etc/ssl/private"); err == nil && info.IsDir() {
-		hidden = append(hidden, "/etc/ssl/private")
+	// Keys and passwords of this machine's, which root could read.
+	const password = "management/jmxremote.password"
+	for _, pattern := range []string{"/etc/ssl/private", "/etc/java-*/" + password, "/etc/java/*/*/conf/" + password} {
+		more, _ := filepath.Glob(pattern)
+		hidden = append(hidden, more...)
 	}
 	return all, hidden
 }
@@ -313,7 +319,7 @@ func checkInside(path string) error {
 		}
 	}
 	switch path {
-	case "/run", "/etc", "/etc/passwd", "/etc/hosts", "/etc/resolv.conf":
+	case "/run", "/etc", "/etc/passwd", "/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf":
 		return fmt.Errorf("%s inside is the sandbox's own", path)
 	}
 	return nil
