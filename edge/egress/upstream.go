@@ -58,7 +58,7 @@ func (p *Proxy) through(ctx context.Context, proxy *url.URL, h Host, port int) (
 	plain := c
 	stop := context.AfterFunc(ctx, func() { _ = plain.SetDeadline(time.Unix(1, 0)) })
 	defer func() {
-		if !stop() && err == nil {
+		if !stop() { // whatever cut the wait made of what came
 			err = errUpstreamAway
 		}
 		if err != nil {
@@ -81,13 +81,16 @@ func (p *Proxy) through(ctx context.Context, proxy *url.URL, h Host, port int) (
 	if _, err := io.WriteString(c, request+"\r\n"); err != nil {
 		return c, errUpstreamAway
 	}
-	// What follows the head is the host's: a byte at a time is read no further than that.
+	// What follows the head is the host's: a byte at a time is read no further than that. Interim
+	// answers may stand before it, and any 2xx opens the tunnel (RFC 9110 §15.2, §9.3.6).
 	read := bufio.NewReaderSize(&single{from: io.LimitReader(c, maxHead)}, 16)
-	answer, err := http.ReadResponse(read, &http.Request{Method: http.MethodConnect})
-	if err != nil {
-		return c, errUpstreamHead
+	var answer *http.Response
+	for answer == nil || answer.StatusCode/100 == 1 && answer.StatusCode != http.StatusSwitchingProtocols {
+		if answer, err = http.ReadResponse(read, &http.Request{Method: http.MethodConnect}); err != nil {
+			return c, errUpstreamHead
+		}
 	}
-	if answer.StatusCode != http.StatusOK {
+	if answer.StatusCode/100 != 2 {
 		return c, fmt.Errorf("the proxy of this machine (HTTPS_PROXY) answers %d", answer.StatusCode)
 	}
 	return c, nil

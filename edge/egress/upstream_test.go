@@ -128,6 +128,27 @@ func TestUpstream(t *testing.T) {
 	}
 }
 
+// TestUpstreamLets: any 2xx of a proxy of this machine opens a tunnel, also behind interim answers,
+// and nothing of its head is the host's.
+func TestUpstreamLets(t *testing.T) {
+	w := open(t, v1beta1.ProfileOutbound{AllowHost: []string{"allowed.test"}, AllowPort: []int{8080}}, Options{})
+	k := startCorporate(t)
+	w.p.upstream = func(*url.URL) (*url.URL, error) { return k.at, nil }
+	for _, head := range []string{
+		"HTTP/1.1 201 Created\r\nContent-Length: 6\r\n\r\n", "HTTP/1.0 204 No Content\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+		"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 102 Processing\r\nA: b\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 299 Yes\r\n\r\n",
+	} {
+		k.mu.Lock()
+		k.how = head + "first"
+		k.mu.Unlock()
+		c := w.tunnel("allowed.test:8080")
+		if b, err := io.ReadAll(c); err != nil || string(b) != "first" {
+			t.Errorf("%q: %q, %v", head, b, err)
+		}
+		_ = c.Close()
+	}
+}
+
 // TestUpstreamFails: a proxy of this machine that does not let anybody through is an error
 // without its password, and does not hold anybody.
 func TestUpstreamFails(t *testing.T) {
@@ -141,7 +162,10 @@ func TestUpstreamFails(t *testing.T) {
 		"HTTP/1.1 302 Found\r\nLocation: http://x/\r\n\r\n":                       "answers 302",
 		"SSH-2.0-OpenSSH\r\n\r\n":                                                 "answers with no HTTP",
 		"HTTP/1.1 200 OK\r\n" + strings.Repeat("A: b\r\n", 10_000):                "answers with no HTTP",
-		"silent": "(HTTPS_PROXY)",
+		"HTTP/1.1 101 Switching Protocols\r\n\r\n":                                "answers 101",
+		"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 403 Forbidden\r\n\r\n":             "answers 403",
+		strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 1000):                     "answers with no HTTP",
+		"silent": "does not answer",
 		"none":   "does not answer",
 		"tls":    "does not answer", // it speaks none
 		"socks":  "is no URL of an HTTP proxy",
