@@ -105,13 +105,13 @@ func New(c Config) *Proxy {
 		p.upstream = environment
 	}
 	p.server = &fasthttp.Server{
+		HeaderReceived:                received,
 		Handler:                       p.handle,
 		ErrorHandler:                  p.malformed,
 		Concurrency:                   maxTunnels + 1, // this package counts
 		ReadBufferSize:                maxHead,
 		WriteBufferSize:               1 << 10,
 		StreamRequestBody:             true,
-		MaxRequestBodySize:            8 << 10, // that is read before it is passed on
 		ReduceMemoryUsage:             true,
 		LazyRequestTime:               true,
 		NoDefaultServerHeader:         true,

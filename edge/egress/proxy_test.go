@@ -907,6 +907,85 @@ func TestEarlyAnswer(t *testing.T) {
 	}
 }
 
+// TestLateBody: a request is judged by its head, and its host has that before a byte of the body has
+// come, which may take longer than a head and is passed on as it comes. A client that waits to be
+// asked for its body is asked by who takes it, and not where the request is refused.
+func TestLateBody(t *testing.T) {
+	w := open(t, public, Options{})
+	w.p.times.head = 500 * time.Millisecond
+	took := make(chan string)
+	w.host("93.184.216.34:80", func(c net.Conn) {
+		r, err := http.ReadRequest(bufio.NewReader(c))
+		if err != nil {
+			return
+		}
+		took <- r.Method
+		for {
+			var b [1]byte
+			if _, err := io.ReadFull(r.Body, b[:]); err != nil {
+				break
+			}
+			took <- string(b[:])
+		}
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nyes")
+	})
+	takes := func(name, want string) {
+		t.Helper()
+		select {
+		case got := <-took:
+			if got != want {
+				t.Fatalf("%s: the host has %q; want %q", name, got, want)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s: the host waits for %q", name, want)
+		}
+	}
+	const asked = "HTTP/1.1 100 Continue\r\n\r\n"
+	for name, one := range map[string]struct{ version, head, asks, a, b string }{
+		"by length":                   {"1.1", "Content-Length: 2", "", "a", "b"},
+		"in chunks":                   {"1.1", "Transfer-Encoding: chunked", "", "1\r\na\r\n", "1\r\nb\r\n0\r\n\r\n"},
+		"by length, when asked":       {"1.1", "Expect: 100-continue\r\nContent-Length: 2", asked, "a", "b"},
+		"in chunks, when asked":       {"1.1", "expect: 100-Continue\r\nTransfer-Encoding: chunked", asked, "1\r\na\r\n", "1\r\nb\r\n0\r\n\r\n"},
+		"a version that is not asked": {"1.0", "Expect: 100-continue\r\nContent-Length: 2", "", "a", "b"},
+		"nothing to be asked for":     {"1.1", "Expect: 100-continue", "", "", ""},
+	} {
+		c := w.proxy()
+		_, _ = io.WriteString(c, "POST http://allowed.test/ HTTP/"+one.version+"\r\nHost: allowed.test\r\n"+one.head+"\r\n\r\n")
+		takes(name, "POST")
+		got := make([]byte, len(one.asks))
+		if _, err := io.ReadFull(c, got); err != nil || string(got) != one.asks {
+			t.Fatalf("%s: %q, %v", name, got, err)
+		}
+		if one.a != "" {
+			<-time.After(w.p.times.head + 50*time.Millisecond) // more than a head may take
+			_, _ = io.WriteString(c, one.a)
+			takes(name, "a")
+			_, _ = io.WriteString(c, one.b)
+			takes(name, "b")
+		}
+		if b, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(b), "HTTP/1.1 200 OK\r\n") || !strings.HasSuffix(string(b), "\r\n\r\nyes") {
+			t.Errorf("%s: %q, %v", name, b, err)
+		}
+	}
+	w.mu.Lock()
+	w.dialed = nil
+	w.mu.Unlock()
+	for head, want := range map[string]string{ // without a byte of the body
+		"Host: evil.test":                            "HTTP/1.1 403 the profile does not name the host",
+		"Host: evil.test\r\nExpect: 100-continue":    "HTTP/1.1 403 the profile does not name the host",
+		"Host: allowed.test\r\nExpect: 100-continue": "HTTP/1.1 400 the Host is another",
+	} {
+		status, why := want[:len("HTTP/1.1 403 ")], want[len("HTTP/1.1 403 "):]
+		b := w.say("POST http://evil.test/ HTTP/1.1\r\n" + head + "\r\nContent-Length: 3\r\n\r\n")
+		if !strings.HasPrefix(b, status) || !strings.Contains(b, why) || !strings.Contains(b, "Connection: close\r\n") {
+			t.Errorf("%s: %q; want %s", head, b, want)
+		}
+	}
+	if len(w.dialed) != 0 {
+		t.Errorf("%v", w.dialed)
+	}
+}
+
 // TestLateAnswer: the head of an answer has as long as that of a request from its first byte on,
 // and what is not there yet has longer, also behind an interim one.
 func TestLateAnswer(t *testing.T) {
@@ -1204,6 +1283,9 @@ func TestIdle(t *testing.T) {
 			}
 		}
 	})
+	takes := open(t, public, Options{})
+	takes.p.times.idle = idle
+	takes.host("93.184.216.34:80", func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
 	for name, open := range map[string]func() net.Conn{
 		"nothing is said": w.proxy,
 		"half a head":     func() net.Conn { c := w.proxy(); _, _ = io.WriteString(c, "CONNECT allowed"); return c },
@@ -1215,7 +1297,7 @@ func TestIdle(t *testing.T) {
 			return c
 		},
 		"half a body": func() net.Conn {
-			c := w.proxy()
+			c := takes.proxy()
 			_, _ = io.WriteString(c, "POST http://allowed.test/ HTTP/1.1\r\nHost: allowed.test\r\nContent-Length: 100000\r\n\r\nabc")
 			return c
 		},

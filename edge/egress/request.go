@@ -55,6 +55,17 @@ func (c *opened) SetDeadline(t time.Time) error {
 	return nil
 }
 
+// received hides from the HTTP server a body whose length is given, and that its client waits to
+// be asked for it. The server would ask for a body, and wait for its first 8 KiB, before it is
+// known where the request goes. The lines as they came stay in RawHeaders.
+func received(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
+	h.Del(fasthttp.HeaderExpect)
+	if h.ContentLength() > 0 {
+		h.SetContentLength(0)
+	}
+	return fasthttp.RequestConfig{}
+}
+
 // malformed answers what the HTTP server could not read.
 func (p *Proxy) malformed(ctx *fasthttp.RequestCtx, err error) {
 	p.refuse(&Refusal{Reason: Malformed})
@@ -103,6 +114,9 @@ func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 			status = fasthttp.StatusRequestHeaderFieldsTooLarge
 		}
 		p.say(ctx, status, "weir: "+err.Error())
+		if head.body() {
+			p.part(ctx, c)
+		}
 		return
 	}
 	// 2. It is allowed, and somebody answers.
@@ -139,30 +153,37 @@ func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 		return
 	}
 	p.allow(host, port, d)
-	pair := newPair(c.inner, out)
-	// A host may answer before it has all of the request, and take no more of it.
-	back := make(chan struct{})
-	pair.sending.Store(true)
-	go func() {
-		defer close(back)
-		defer edge.Contain(p.log, "egress")
-		pair.back()
-		if pair.sending.Load() { // there is nobody for the rest of the request
-			_ = c.CloseWrite()
-			pair.hurry(p.times.leaving)
-		}
-	}()
-	sent := p.pass(ctx, pair, head, target, host, port)
-	pair.sending.Store(!sent)
 	c.passage.work.Add(1)
 	ctx.Hijack(func(in net.Conn) {
 		defer c.passage.work.Done()
 		defer edge.Contain(p.log, "egress")
 		defer c.passage.drop(out)
+		c.busy()
+		pair := newPair(c.inner, out)
 		defer pair.end()
+		if head.expects && head.body() && string(ctx.Request.Header.Protocol()) == "HTTP/1.1" { // RFC 9110 §10.1.1
+			_, _ = io.WriteString(c, "HTTP/1.1 100 Continue\r\n\r\n")
+		}
+		// A host may answer before it has all of the request, and take no more of it.
+		back := make(chan struct{})
+		pair.sending.Store(true)
+		go func() {
+			defer close(back)
+			defer edge.Contain(p.log, "egress")
+			pair.back()
+			if pair.sending.Load() { // there is nobody for the rest of the request
+				_ = c.CloseWrite()
+				pair.hurry(p.times.leaving)
+			}
+		}()
+		body := io.Reader(in)
+		if head.chunked {
+			body = ctx.RequestBodyStream()
+		}
+		sent := p.pass(ctx, pair, head, target, host, port, body)
+		pair.sending.Store(!sent)
 		var behind sync.WaitGroup
 		if sent || pair.deaf {
-			c.busy()
 			behind.Go(func() { // what comes behind the request is no other one
 				defer edge.Contain(p.log, "egress")
 				_, _ = io.Copy(io.Discard, in)
@@ -292,6 +313,7 @@ type head struct {
 	host    []string
 	length  int64 // of the body; -1 for none given
 	chunked bool
+	expects bool // to be asked for the body
 }
 
 type headerLine struct{ name, value, text string }
@@ -347,6 +369,8 @@ func readLines(raw []byte) (head, error) {
 				return h, errLength
 			}
 			h.chunked = true
+		case "expect":
+			h.expects = strings.EqualFold(one.value, "100-continue")
 		}
 	}
 	if h.chunked && h.length >= 0 {
@@ -389,7 +413,7 @@ func hop(name string) bool {
 }
 
 // pass sends one request to its host, which is to close after its answer.
-func (p *Proxy) pass(ctx *fasthttp.RequestCtx, to *pair, h head, target string, host Host, port int) bool {
+func (p *Proxy) pass(ctx *fasthttp.RequestCtx, to *pair, h head, target string, host Host, port int, body io.Reader) bool {
 	named := map[string]bool{}
 	for _, l := range h.lines {
 		if l.name == "connection" {
@@ -420,21 +444,19 @@ func (p *Proxy) pass(ctx *fasthttp.RequestCtx, to *pair, h head, target string, 
 		_, _ = w.WriteString("Content-Length: " + strconv.FormatInt(h.length, 10) + "\r\n")
 	}
 	_, _ = w.WriteString("Connection: close\r\n\r\n")
-	if h.body() {
-		if err := sendBody(w, ctx.RequestBodyStream(), h); err != nil {
-			return false
-		}
+	if err := w.Flush(); err != nil || !h.body() { // a host may answer before the body has come
+		return err == nil
 	}
-	return w.Flush() == nil
+	return sendBody(moving{to}, w, body, h) == nil && w.Flush() == nil
 }
 
-// sendBody sends the body as the header said it, and not a byte more.
-func sendBody(w *bufio.Writer, body io.Reader, h head) error {
+// sendBody sends the body as the header said it and as it comes, and not a byte more.
+func sendBody(to io.Writer, w *bufio.Writer, body io.Reader, h head) error {
 	if body == nil {
 		return errLength
 	}
 	if !h.chunked {
-		n, err := io.CopyN(w, body, h.length)
+		n, err := io.CopyN(to, body, h.length)
 		if n < h.length && err == nil {
 			err = io.ErrUnexpectedEOF
 		}
