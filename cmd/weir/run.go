@@ -36,7 +36,8 @@ command or of the entry's own, and what the entry needs is asked for, where ther
 terminal.
 
 The URL that clients connect to is the last line of the output. The workload is there
-until "weir stop" or "weir rm", and comes back with the manager.
+until "weir stop" or "weir rm", and comes back with the manager. What its sandbox does not
+hold, and how to get that, is a note on standard error.
 
 A server at a URL that wants a login is logged in to in a browser; the manager has it
 renewed. A package runner (npx, uvx) fetches its package into a directory of the workload's

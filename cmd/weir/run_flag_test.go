@@ -547,7 +547,8 @@ func runFlagForeground(t *testing.T) {
 	// A server that has not introduced itself was not run.
 	begun := filepath.Join(t.TempDir(), "begun")
 	cmd = exec.CommandContext(t.Context(), "weir", "run", "-f", "--sandbox", "off", "--", "/bin/sh", "-c", "echo > "+begun+"; exec sleep 60")
-	cmd.Env, cmd.Dir = h.env, h.home
+	var told lockedBuffer
+	cmd.Env, cmd.Dir, cmd.Stderr = h.env, h.home, &told
 	ended := make(chan error, 1)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -562,5 +563,8 @@ func runFlagForeground(t *testing.T) {
 	}
 	if <-ended; cmd.ProcessState.ExitCode() != 130 {
 		t.Errorf("interrupted before the server was there: %s", cmd.ProcessState)
+	}
+	if !strings.Contains(told.String(), "weir run: note: sh: sandbox none (--sandbox off): nothing is held") {
+		t.Errorf("what is not held is not told: %s", told.String())
 	}
 }

@@ -187,11 +187,11 @@ func (m *Machine) choose(c *Config) (Grade, string, error) {
 		}
 		return Landlock, landlockNote(c, abi, lacks, install), nil
 	}
+	if c.Grade == None {
+		lacks, install = "--sandbox off", "run it without --sandbox off to have it held"
+	}
 	if c.Isolate && c.Network != Host {
 		return "", "", want("--isolate-network", "the grade none isolates nothing"+after(lacks), install)
-	}
-	if c.Grade == None {
-		return None, "", nil
 	}
 	return None, fmt.Sprintf("%s: sandbox none (%s): nothing is held, the server can do what its user can: %s", c.Name, lacks, install), nil
 }
@@ -210,16 +210,16 @@ func landlockNote(c *Config, abi int, lacks, install string) string {
 	case Profile:
 		not = append(not, "what its profile names (the network is open, loopback included)")
 	case Host:
-		not = append(not, "the network is open, loopback included")
+		not = append(not, "the network (it is open, loopback included)")
 	}
-	not = append(not, "processes of this user can be seen")
+	not = append(not, "processes of this user (they can be seen)")
 	if abi < 6 {
-		not = append(not, "a server can signal processes of this user, its own helper among them, and reach abstract sockets")
+		not = append(not, "signals to processes of this user, its own helper among them, and abstract sockets")
 	}
 	if lacks == "" {
 		return fmt.Sprintf("%s: sandbox landlock: not held: %s", c.Name, strings.Join(not, "; "))
 	}
-	return fmt.Sprintf("%s: sandbox landlock (%s): not held: %s; %s", c.Name, lacks, strings.Join(not, "; "), install)
+	return fmt.Sprintf("%s: sandbox landlock (%s): not held: %s: %s", c.Name, lacks, strings.Join(not, "; "), install)
 }
 
 // Sandbox is an open one. Its methods are safe for concurrent use.

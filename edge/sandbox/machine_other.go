@@ -74,9 +74,7 @@ func (m *Machine) Open(_ context.Context, c Config) (*Sandbox, error) {
 		return nil, err
 	}
 	s := &Sandbox{config: c, procs: map[*Process]bool{}, ended: make(chan struct{})}
-	if c.Grade == Auto {
-		s.note = fmt.Sprintf("%s: sandbox none (%s): nothing is held, the server can do what its user can, and no limit is: %s", c.Name, why, next)
-	}
+	s.note = fmt.Sprintf("%s: sandbox none (%s): nothing is held, the server can do what its user can, and no limit is: %s", c.Name, why, next)
 	if c.Opened != nil {
 		c.Opened(s)
 	}

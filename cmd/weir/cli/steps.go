@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 type Steps struct {
 	out   io.Writer
 	file  *os.File // the terminal; nil for none
+	mark  string   // of notes
 	quiet bool
 
 	mu    sync.Mutex
@@ -30,7 +32,7 @@ type Steps struct {
 
 // steps begins to show steps. The caller must call End.
 func (a *App) Steps(cmd *cobra.Command) *Steps {
-	s := &Steps{out: a.Err, quiet: WantsJSON(cmd), since: time.Now()}
+	s := &Steps{out: a.Err, mark: a.Paint(a.Err, Dim, cmd.CommandPath()+": note: "), quiet: WantsJSON(cmd), since: time.Now()}
 	kind, _ := Lookup(a.Environ, "TERM")
 	if f, ok := a.Err.(*os.File); ok && Terminal(f) && kind != "" && kind != "dumb" {
 		s.file = f
@@ -47,10 +49,28 @@ func (s *Steps) Told(o *Outcome) func(workload.Event) {
 		if e.URL != "" {
 			o.URL = e.URL
 		}
-		if e.Text != "" && e.Error == nil && !s.quiet {
-			s.Show(Naming(o.Name, show.FirstLine(e.Text)))
+		if e.Text == "" || e.Error != nil || s.quiet {
+			return
+		}
+		text := Naming(o.Name, show.FirstLine(e.Text)) // "NAME: stderr: " stands before what a server says
+		if note, is := strings.CutPrefix(text, o.Name+": note: "); is {
+			s.stay(s.mark + note)
+		} else if strings.HasPrefix(text, o.Name+": warning: ") {
+			s.stay(text)
+		} else {
+			s.Show(text)
 		}
 	}
+}
+
+// stay shows a line that does not make room for the next step.
+func (s *Steps) stay(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over != nil {
+		text = "\r\x1b[K" + text
+	}
+	fmt.Fprintln(s.out, text)
 }
 
 // Show shows a step.

@@ -291,11 +291,24 @@ func (o *opened) changed(s stdio.Status) {
 
 // boxed notes what a sandbox of the workload holds.
 func (o *opened) boxed(s *sandbox.Sandbox) {
+	var notes []string
+	if s.Note() != "" {
+		notes = []string{s.Note()}
+	}
+	o.holds(string(s.Grade()), s.Open(), notes)
+}
+
+// holds notes what a process of the workload runs in. Whoever waits for the start is told what
+// that does not hold: once, though each principal has one of its own.
+func (o *opened) holds(box string, wide bool, notes []string) {
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.box, o.wide, o.failed = string(s.Grade()), s.Open(), nil
-	if o.notes = nil; s.Note() != "" {
-		o.notes = []string{s.Note()}
+	before := o.notes
+	o.box, o.wide, o.failed, o.notes = box, wide, nil, notes
+	o.mu.Unlock()
+	if !slices.Equal(notes, before) {
+		for _, note := range notes {
+			o.Say("note: " + note)
+		}
 	}
 }
 
@@ -320,11 +333,7 @@ func verifiedOf(c *image.Choice) string {
 }
 
 // contained notes what a container of the workload is.
-func (o *opened) contained(b *container.Box) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.box, o.failed, o.notes = "container", nil, b.Notes()
-}
+func (o *opened) contained(b *container.Box) { o.holds("container", false, b.Notes()) }
 
 // printed passes on what a server prints.
 func (o *opened) printed(l stdio.Line) {
