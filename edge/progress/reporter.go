@@ -39,6 +39,7 @@ type reporter struct {
 	held   *said       // waits for the pause to pass; nil for nothing
 	timer  *time.Timer // of held
 	traced int
+	calls  []Call // of a trace, that wait for the client to read
 }
 
 // said is how far a call is.
@@ -77,6 +78,7 @@ func (r *reporter) progress(done, total float64, message string) {
 func (r *reporter) release(end bool) {
 	r.sending.Lock()
 	defer r.sending.Unlock()
+	r.drain()
 	r.mu.Lock()
 	s := r.held
 	if r.held, r.timer = nil, nil; s == nil || r.ended || s.done <= r.last { // a trace may have come in between
@@ -96,7 +98,7 @@ func (r *reporter) release(end bool) {
 	r.send(append(params, '}'))
 }
 
-// end tells what is held. Nothing is told from here on.
+// end tells what waits and what is held. Nothing is told from here on.
 func (r *reporter) end() {
 	if r == nil {
 		return
@@ -117,36 +119,57 @@ func (r *reporter) send(params []byte) {
 	}
 }
 
-// called tells of a call that has ended, if the client traces its own.
+// called tells of a call that has ended, if the client traces its own. It waits for no client:
+// whoever runs the call has a place that others wait for.
 func (r *reporter) called(c *Call) {
 	if r == nil || !r.trace {
 		return
 	}
-	r.sending.Lock()
-	defer r.sending.Unlock()
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.ended || r.traced == maxTraced {
-		r.mu.Unlock()
 		return
 	}
 	r.traced++
-	r.last = next(r.last)
-	params := r.params()
-	r.mu.Unlock()
-	told, err := json.Marshal(struct {
-		ID      int64   `json:"id"`
-		Parent  int64   `json:"parent"` // 0: the client's own call
-		Tool    string  `json:"tool,omitempty"`
-		Step    string  `json:"step,omitempty"`
-		Attempt int     `json:"attempt"`
-		Outcome Outcome `json:"outcome"`
-		MS      float64 `json:"ms"`
-	}{c.ID, c.Parent, edge.Cut(c.Tool, maxName), edge.Cut(c.Step, maxName), c.Attempt, c.Outcome, float64(c.Took.Microseconds()) / 1000})
-	if err != nil {
-		return
+	told := *c
+	told.Tool, told.Step = edge.Cut(c.Tool, maxName), edge.Cut(c.Step, maxName)
+	if r.calls = append(r.calls, told); len(r.calls) == 1 { // else somebody is about to take what waits
+		go func() {
+			r.sending.Lock()
+			defer r.sending.Unlock()
+			r.drain()
+		}()
 	}
-	params = append(append(params, `,"_meta":{"`+metaTrace+`":`...), told...)
-	r.send(append(params, "}}"...))
+}
+
+// drain tells of the calls that wait; sending is held.
+func (r *reporter) drain() {
+	for {
+		r.mu.Lock()
+		if r.ended || len(r.calls) == 0 {
+			r.mu.Unlock()
+			return
+		}
+		c := r.calls[0]
+		r.calls = r.calls[1:]
+		r.last = next(r.last)
+		params := r.params()
+		r.mu.Unlock()
+		told, err := json.Marshal(struct {
+			ID      int64   `json:"id"`
+			Parent  int64   `json:"parent"` // 0: the client's own call
+			Tool    string  `json:"tool,omitempty"`
+			Step    string  `json:"step,omitempty"`
+			Attempt int     `json:"attempt"`
+			Outcome Outcome `json:"outcome"`
+			MS      float64 `json:"ms"`
+		}{c.ID, c.Parent, c.Tool, c.Step, c.Attempt, c.Outcome, float64(c.Took.Microseconds()) / 1000})
+		if err != nil {
+			continue
+		}
+		params = append(append(params, `,"_meta":{"`+metaTrace+`":`...), told...)
+		r.send(append(params, "}}"...))
+	}
 }
 
 // next is a number above n that leaves room for what is said next.
