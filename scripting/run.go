@@ -24,6 +24,9 @@ type Run struct {
 	// called from several goroutines at once, Limits.Parallel at most.
 	Call func(ctx context.Context, c *Call) Answer
 
+	// Began is called when the run has a place, in the sandbox alone; nil for nobody.
+	Began func()
+
 	// Progress is told what the program says of itself; nil for nobody.
 	Progress func(done, total float64, message string)
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -108,7 +107,7 @@ func (r *run) ask(ctx context.Context, c *scripting.Call) scripting.Answer {
 	switch {
 	case out.asked.Load() || asks(r.x, result, failure):
 		return scripting.Answer{Error: &scripting.Fault{Message: "tool " + name(c.Tool) + " asks the user, which a script cannot: call it directly"}}
-	case errors.Is(ctx.Err(), context.DeadlineExceeded): // the engine holds the call to its time
+	case context.Cause(ctx) == context.DeadlineExceeded: // the engine holds the call to its time; that of the run has another cause
 		return failing(c.Tool, 504, "timed out after %s", scripting.Seconds(r.tool.o.PerCall))
 	case ctx.Err() != nil:
 		return scripting.Answer{Error: &scripting.Fault{Message: "cancelled", Final: true, Cause: scripting.Cancelled}}

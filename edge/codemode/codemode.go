@@ -110,23 +110,28 @@ func (t *Tool) Run(ctx context.Context, x *edge.Exchange, arguments []byte, call
 	defer cancel()
 	began := time.Now()
 	r := &run{tool: t, x: x, seen: seen, call: call, outer: progress.NewOuter(x, maxCalls)}
-	t.o.Counters.running.Add(1)
+	var runs int64 // 1 once it has a place
 	out, err := t.o.Process.run(ctx, holder, &scripting.Run{
 		Program: p, Data: q.data, Call: r.answer, Progress: r.outer.Progress,
+		Began: func() {
+			runs = 1
+			t.o.Counters.running.Add(runs)
+		},
 		Limits: scripting.Limits{Steps: uint64(t.o.Steps), Parallel: t.o.Parallel, Calls: maxCalls, PerCall: t.o.PerCall},
 	})
-	t.o.Counters.running.Add(-1)
+	t.o.Counters.running.Add(-runs)
+	took := time.Since(began)
 	r.outer.End()
 	// 5. What became of it.
 	switch {
 	case err == nil && ctx.Err() != nil, err != nil && ctx.Err() != nil:
-		t.o.Counters.cancelled(out, time.Since(began))
+		t.o.Counters.cancelled(out, took)
 		return nil, edge.Errorf(edge.Gone, "script", "%w", context.Cause(ctx))
 	case err != nil:
 		t.o.Counters.refused(err)
 		return nil, err
 	}
-	t.o.Counters.ended(out, time.Since(began))
+	t.o.Counters.ended(out, took)
 	return t.answer(x, out)
 }
 

@@ -1,9 +1,11 @@
 package serve_test
 
 import (
+	"context"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/serve"
+	"github.com/weir-edge/weir/scripting"
 	"github.com/weir-edge/weir/scripting/sandbox"
 )
 
@@ -539,6 +542,65 @@ func TestX32(t *testing.T) {
 	}
 }
 
+// TestX32Trace: a client that asks for a trace and does not read it holds its script's place no
+// longer than the script takes.
+func TestX32Trace(t *testing.T) {
+	t.Parallel()
+	sandboxed() // compiles the interpreter
+	own := sandbox.New(sandbox.Options{Most: 1, CacheDir: machineCode()})
+	defer own.Close()
+	if err := own.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f := scripted(t, edgetest.Modern, []string{codeMode()}, []tool{{"echo", "", nil, 0}}, nil, engineOf(own.Run))
+	c := f.callerOf(t, edgetest.Modern, "")
+	silent, err := net.Dial("tcp", f.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	if err := silent.(*net.TCPConn).SetReadBuffer(2 << 10); err != nil {
+		t.Fatal(err)
+	}
+	text := `echo()
+for _ in range(999):
+    attempt(lambda: call_tool("z" * 200))`
+	body, head := c.message("1", "tools/call", scriptParams(text, ""), `"progressToken":"`+strings.Repeat("p", 900)+`"`, `"weir.dev/trace":true`)
+	fmt.Fprint(silent, post(f.Addr(), body, head...))
+	f.back.Await("tools/call", 1)
+	at := time.Now()
+	edgetest.Until(t, "a free place", func() bool { return c.request(t, "2", "tools/call", scriptParams("return 1", "")).Status == 200 })
+	if took := time.Since(at); took > 10*time.Second { // what stops at the client stops for 30 s
+		t.Errorf("it took %s", took)
+	}
+}
+
+// TestScriptsThatWait: a script counts as one that runs once it has a place, and until it ends.
+func TestScriptsThatWait(t *testing.T) {
+	for _, placed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("has a place: %v", placed), func(t *testing.T) {
+			t.Parallel()
+			var f *front
+			running := func() float64 {
+				return figure(t, string(f.NewClient().Do("GET", "/metrics", "").Body), "weir_script_running")
+			}
+			seen := -1.0 // once, since metrics hold for a second
+			f = scripted(t, edgetest.Modern, []string{codeMode(), "telemetry: {enablePrometheusMetricsPath: true}"}, []tool{{"echo", "", nil, 0}}, nil, engineOf(func(ctx context.Context, holder string, r *scripting.Run) (*scripting.Outcome, error) {
+				if placed {
+					r.Began()
+				}
+				seen = running()
+				return &scripting.Outcome{Value: []byte("1")}, nil
+			}))
+			out := f.callerOf(t, edgetest.Modern, "").script(t, "return 1", "")
+			if out.IsError || (seen == 1) != placed {
+				t.Errorf("%v run: %s", seen, out.Raw)
+			}
+			edgetest.Until(t, "the end of the script", func() bool { return running() == 0 })
+		})
+	}
+}
+
 // TestScriptSettings: an edge without further ado runs scripts in a sandbox of its own, under
 // the settings of the process.
 func TestScriptSettings(t *testing.T) {
@@ -557,12 +619,16 @@ func TestScriptSettings(t *testing.T) {
 	})
 	for text, want := range map[string]string{
 		"while True: pass":                  "ran longer than 200ms of CPU",
-		"return slow()":                     "ran longer than 3s",
 		"x = 'x'\nwhile True:\n  x = x + x": "needs more than 20 MiB",
 	} {
 		if out := c.script(t, text, ""); !out.IsError || out.Error.Message != want {
 			t.Errorf("%s: %s", text, out.Raw)
 		}
+	}
+	// What the end of the run ends is no time-out of the tool's.
+	before, answer := messages(c.request(t, "1", "tools/call", scriptParams("return slow()", ""), `"progressToken":"p"`, `"weir.dev/trace":true`))
+	if len(before) != 1 || edgetest.Member(before[0], "params", "_meta", "weir.dev/trace", "outcome") != `"cancelled"` || edgetest.Member(answer, "result", "structuredContent", "error", "message") != `"ran longer than 3s"` {
+		t.Errorf("%q, then %s", before, answer)
 	}
 	if out := c.script(t, "return 1", ""); string(out.Result) != "1" {
 		t.Error(out.Raw)

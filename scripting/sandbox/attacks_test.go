@@ -20,6 +20,7 @@ type attack struct {
 
 const (
 	tooLarge = "error: needs more than 64 MiB"
+	tooDeep  = "error: calls or values nest too deep"
 	tooLong  = "error: ran longer than 1s of CPU"
 	tooMany  = "error: too many steps (100000)"
 	gaveUp   = "error: the interpreter failed" // more elements than there can be
@@ -54,7 +55,7 @@ var attacks = []attack{
 	{"many keys", "d = {}\nfor i in range(100000):\n  d[i] = i\nreturn len(d)", []string{tooMany}},
 
 	{"a list within itself", "a = []\na.append(a)\nreturn a", []string{"error: "}},
-	{"lists within lists", "a = []\nfor i in range(20000):\n  a = [a]\nreturn str(a) == ''", []string{"false", tooLarge, tooMany}},
+	{"lists within lists", "a = []\nfor i in range(20000):\n  a = [a]\nreturn str(a) == ''", []string{"false", tooDeep, tooMany}},
 	{"compare lists within lists", "a = []\nb = []\nfor i in range(6000):\n  a = [a]\n  b = [b]\nreturn a == b", []string{"error: ", "true"}},
 	{"shift", "return (1 << 511) << 511 << (1 << 30)", []string{"error: "}},
 	{"a text of many formats", "return len('%1000000000s' % 'x')", []string{"error: "}},

@@ -167,9 +167,11 @@ func TestX08Cancel(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			cause := errors.New("the client is gone")
 			ended := make(chan error)
+			var o *scripting.Outcome
 			r := &scripting.Run{Program: program(t, text, s), Call: s.call, Limits: scripting.Limits{Steps: 1 << 60}}
 			go func() {
-				_, err := e.Run(ctx, "me", r)
+				var err error
+				o, err = e.Run(ctx, "me", r)
 				ended <- err
 			}()
 			<-begun
@@ -186,6 +188,9 @@ func TestX08Cancel(t *testing.T) {
 			}
 			if under.Load() != 0 {
 				t.Errorf("%d calls are still under way", under.Load())
+			}
+			if calls := map[string]int{"computing": 1, "waiting": 4}[name]; o == nil || o.Calls != calls || o.CPU <= 0 {
+				t.Errorf("what it has cost: %+v", o)
 			}
 			if got := said(run1(t, e, "return 1", nil)); got != "1" {
 				t.Error(got)

@@ -196,7 +196,7 @@ func (e *Engine) Ready(ctx context.Context) error {
 // Run runs a program for a holder. What the script did wrong, and a spent budget, is
 // Outcome.Error. The error is ErrBusy where no place became free within a second,
 // ErrNotReady where the interpreter was not compiled within ten, the cause of ctx when that
-// ends before the run does, and any other a defect of the host.
+// ends before the run does, beside what the run has cost, and any other a defect of the host.
 func (e *Engine) Run(ctx context.Context, holder string, r *scripting.Run) (*scripting.Outcome, error) {
 	if !e.begin() {
 		return nil, errClosed
@@ -227,6 +227,9 @@ func (e *Engine) Run(ctx context.Context, holder string, r *scripting.Run) (*scr
 		return one.failed(err)
 	}
 	defer e.admission.leave(holder)
+	if r.Began != nil {
+		r.Began()
+	}
 	// 4. A turn, and the run.
 	if err := one.turn.Begin(ctx); err != nil {
 		return one.failed(err)

@@ -205,7 +205,7 @@ func (r *run) ended(out []byte) (*scripting.Outcome, error) {
 }
 
 // failed says what became of a run that did not come to its end: an error of the script
-// where a budget was spent or the interpreter failed on it, else err.
+// where a budget was spent or the interpreter failed on it, else err, beside what it has cost.
 func (r *run) failed(err error) (*scripting.Outcome, error) {
 	text, cause := "", scripting.Budget
 	var f *wasm.Failure
@@ -216,13 +216,15 @@ func (r *run) failed(err error) (*scripting.Outcome, error) {
 		text = fmt.Sprintf("more than %d tool calls", r.limits.Calls)
 	case f != nil && f.Reason == wasm.Deadline:
 		text = fmt.Sprintf("ran longer than %s of CPU", scripting.Seconds(r.limits.CPU))
-	case f != nil && (f.Reason == wasm.Memory || f.Reason == wasm.Stack):
+	case f != nil && f.Reason == wasm.Memory:
 		text = fmt.Sprintf("needs more than %d MiB", r.limits.Memory>>20)
+	case f != nil && f.Reason == wasm.Stack:
+		text = "calls or values nest too deep"
 	case errors.Is(err, errBroken), f != nil && f.Reason != wasm.Saturated:
 		r.engine.options.Log.Warn("the interpreter of scripts failed", "error", err)
 		text, cause = scripting.Broken, scripting.Defect
 	default:
-		return nil, err
+		return &r.outcome, err
 	}
 	r.outcome.Value, r.outcome.Error = nil, &scripting.Error{Message: text, Cause: cause}
 	return &r.outcome, nil
