@@ -1,6 +1,7 @@
 package door
 
 import (
+	"context"
 	"sync"
 )
 
@@ -79,6 +80,14 @@ func (c *Conn) Leave(x *Call) {
 	c.mu.Unlock()
 }
 
+// ErrLeft is the error of a call that has ended because its client left.
+var ErrLeft error = left{}
+
+type left struct{}
+
+func (left) Error() string { return "the client left" }
+func (left) Unwrap() error { return context.Canceled }
+
 // left ends what its client waited for.
 func (c *Conn) left() {
 	c.mu.Lock()
@@ -86,7 +95,7 @@ func (c *Conn) left() {
 	c.gone = true
 	for x := c.call; x != nil; x = x.next {
 		if x.ends {
-			x.Cancel()
+			x.CancelFor(ErrLeft)
 		}
 	}
 }

@@ -36,13 +36,20 @@ func (cut) Is(target error) bool { return target == context.Canceled }
 // errRemoved is why a call in a session is cut whose server a reload has taken.
 var errRemoved = errors.New("the server of this session was removed")
 
+// errBroken is why a script of a session has ended, the only call of one that does not outlast
+// its connection.
+var errBroken = errors.New("the script was stopped: the connection of its client broke")
+
 // ended returns what the client of a cancelled call is told in place of its error: why the
 // edge has cut it, or that its session has ended, or nothing, where the client itself has ended
-// the call and waits no longer.
+// the call and waits no longer. Who has a session and lost the connection may wait: it comes
+// back for the stream.
 func (x *exchange) ended() error {
 	why := x.Err()
 	if c, ok := why.(cut); ok {
 		why = c.why
+	} else if why == door.ErrLeft && x.s != nil {
+		why = errBroken
 	} else if why != session.ErrOver {
 		return nil
 	}

@@ -461,8 +461,29 @@ func TestX08(t *testing.T) {
 				if n := f.back.Count("tools/call"); n != 1 {
 					t.Errorf("%d calls", n)
 				}
+				if n := figure(t, string(f.client.Do("GET", "/metrics", "").Body), "weir_script_calls_total"); n != 1 {
+					t.Errorf("%v calls are counted", n)
+				}
 			})
 		}
+	}
+}
+
+// TestScriptOfABrokenConnection: a legacy client whose connection breaks during a script, and
+// which opens the stream again, hears that the script has ended.
+func TestScriptOfABrokenConnection(t *testing.T) {
+	t.Parallel()
+	f := scripted(t, edgetest.Modern, []string{codeMode()}, []tool{{"slow", "", nil, 0}}, nil)
+	f.back.Always("tools/call", func(c *edgetest.Call) { <-c.Gone() })
+	c := f.callerOf(t, edgetest.Legacy, "")
+	r := c.request(t, "7", "tools/call", scriptParams("progress(1)\nreturn slow()", ""), `"progressToken":"p"`)
+	seen := r.Next()
+	f.back.Await("tools/call", 1)
+	r.Close()
+	events := resumed(c, seen.ID).Rest()
+	const want = `{"jsonrpc":"2.0","id":7,"error":{"code":-32603,"message":"the script was stopped: the connection of its client broke"}}`
+	if len(events) != 1 || string(events[0].Data) != want {
+		t.Errorf("resumed: %q", events)
 	}
 }
 
