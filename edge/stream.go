@@ -71,3 +71,7 @@ var ErrRests = errors.New("it rests until it is called")
 // ErrSeveralLines is the cause of an error that says that a server which speaks lines wrote an
 // answer over several of them. Clients may read it.
 var ErrSeveralLines = errors.New("answered in several lines: a message has to be one line")
+
+// ErrUnreadable is the cause of an error that says that a backend's answer is no JSON, or none that
+// everybody reads alike: the log says why. Clients may read it.
+var ErrUnreadable = errors.New("gave an answer that cannot be read")

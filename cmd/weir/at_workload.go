@@ -30,7 +30,7 @@ func (a *app) withWorkload(cmd *cobra.Command, r *remote, target string, f func(
 	if lost := new(client.ConnectionError); errors.As(err, &lost) && lost.Status == 0 {
 		lost.Next = says
 	}
-	if refused := new(client.ProtocolError); errors.As(err, &refused) && refused.Next == client.AskTheEdge {
+	if refused := new(client.ProtocolError); errors.As(err, &refused) && (refused.Next == client.AskTheEdge || refused.Next == client.ReadTheLog) {
 		refused.Next = says + ", and `weir logs --proxy " + w.Name + "` why"
 	}
 	return err

@@ -92,6 +92,7 @@ type Backend struct {
 	recovered atomic.Int64 // when that was last told, Unix nanoseconds
 
 	lacked    atomic.Int64 // when it was last logged that a request had no credential, Unix nanoseconds
+	misread   atomic.Int64 // and that an answer could not be read
 	sureUntil atomic.Int64 // Unix nanoseconds; until then an odd answer is no reason to ask what it speaks
 
 	intro  atomic.Pointer[Introduction]

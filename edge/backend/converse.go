@@ -141,11 +141,14 @@ func (b *Backend) named(err error) error {
 		return &edge.Error{Kind: kind, Op: err.Error(), Err: fmt.Errorf("backend %q %w", b.Name, over)}
 	case errors.Is(err, edge.ErrSeveralLines):
 		return &edge.Error{Kind: kind, Op: err.Error(), Err: fmt.Errorf("backend %q %w", b.Name, edge.ErrSeveralLines)}
+	case kind == edge.Unavailable && errors.As(err, new(*mcp.SyntaxError)):
+		b.warn(&b.misread, "an answer cannot be read", err)
+		return &edge.Error{Kind: kind, Op: err.Error(), Err: fmt.Errorf("backend %q %w", b.Name, edge.ErrUnreadable)}
 	case kind == edge.Unavailable && errors.As(err, &refused) && (refused.status == 429 || refused.status == 503 && refused.after > 0):
 		return refused.later(b.Name, err)
 	}
 	if (kind == edge.Unavailable || kind == edge.Timeout) && errors.As(err, new(*noCredential)) {
-		b.lacking(err)
+		b.warn(&b.lacked, "calls fail for want of a credential", err)
 	}
 	switch kind {
 	case edge.Unavailable, edge.Internal:

@@ -72,12 +72,12 @@ type noCredential struct{ error }
 func (e *noCredential) Unwrap() error    { return e.error }
 func (e *noCredential) Unattached() bool { return true }
 
-// lacking logs once a minute why requests are without their credential: nothing else says so
-// where operators look, since the backend is well.
-func (b *Backend) lacking(err error) {
-	last, now := b.lacked.Load(), time.Now().UnixNano()
-	if (now < last || now-last >= int64(time.Minute)) && b.lacked.CompareAndSwap(last, now) {
-		b.Log.Warn("calls fail for want of a credential", "backend", b.Name, "error", err)
+// warn logs once a minute what nothing else says where operators look, since the backend is well,
+// as when requests are without their credential. at is when it was last logged.
+func (b *Backend) warn(at *atomic.Int64, what string, err error) {
+	last, now := at.Load(), time.Now().UnixNano()
+	if (now < last || now-last >= int64(time.Minute)) && at.CompareAndSwap(last, now) {
+		b.Log.Warn(what, "backend", b.Name, "error", err)
 	}
 }
 

@@ -57,6 +57,31 @@ func TestBackendThatFails(t *testing.T) {
 	}
 }
 
+// An answer that is no JSON, or none that everybody reads alike, is told as such, and the log says
+// once a minute why, without a word of it.
+func TestAnswerThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	for _, era := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
+		t.Run(era.String(), func(t *testing.T) {
+			t.Parallel()
+			f := newFront(t, era)
+			s := f.client.Initialize("")
+			for i, result := range []string{`{"structuredContent":{"secret":1,"secret":2}}`, `{"content":[{"type":"text","text":"secret\ud83d"}]}`} {
+				for _, way := range []func(*edgetest.Call, string){(*edgetest.Call).Event, func(c *edgetest.Call, text string) { c.JSON(200, text) }} {
+					f.back.Once("tools/call", func(c *edgetest.Call) { way(c, `{"jsonrpc":"2.0","id":`+c.ID()+`,"result":`+result+`}`) })
+					if m := fails(t, s.Call("1", "echo", `{}`), 200, 502, "1"); m.Error.Message != `backend "back" gave an answer that cannot be read` {
+						t.Errorf("result %d: %s", i, m.Error.Message)
+					}
+				}
+			}
+			log := f.Log()
+			if strings.Count(log, "an answer cannot be read") != 1 || !strings.Contains(log, "an object with a duplicate name at byte ") || strings.Contains(log, "secret") {
+				t.Error(log)
+			}
+		})
+	}
+}
+
 // A notification has no answer that could carry an error: the status says that
 // it was not taken (2025-11-25, basic/transports: an HTTP error status).
 func TestNotificationThatTheBackendDoesNotTake(t *testing.T) {

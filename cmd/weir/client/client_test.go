@@ -666,9 +666,11 @@ func TestZ23TryAgain(t *testing.T) {
 	if _, err := dial(t, Options{URL: url, Era: Legacy}); fmt.Sprint(err) != "initialize: not you (error 403): ask whoever runs the server for access" {
 		t.Errorf("error %v", err)
 	}
-	url = fake{"initialize": result(initialized), "tools/call": status(502, "application/json", `{"jsonrpc":"2.0","id":ID,"error":{"code":502,"message":"backend \"a\" unavailable"}}`)}.start(t)
-	if _, err := mustDial(t, Options{URL: url, Era: Legacy}).CallTool(t.Context(), "x", []byte(`{}`)); fmt.Sprint(err) != "tools/call: backend \"a\" unavailable (error 502): `weir status` says why, where the edge runs" {
-		t.Errorf("error %v", err)
+	for what, next := range map[string]string{"unavailable": "`weir status` says why, where the edge runs", "gave an answer that cannot be read": "the log of the edge says why"} {
+		url = fake{"initialize": result(initialized), "tools/call": status(502, "application/json", `{"jsonrpc":"2.0","id":ID,"error":{"code":502,"message":"backend \"a\" `+what+`"}}`)}.start(t)
+		if _, err := mustDial(t, Options{URL: url, Era: Legacy}).CallTool(t.Context(), "x", []byte(`{}`)); fmt.Sprint(err) != "tools/call: backend \"a\" "+what+" (error 502): "+next {
+			t.Errorf("error %v", err)
+		}
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/oauth/login"
 )
@@ -57,6 +58,8 @@ func failed(method string, a answer) *ProtocolError {
 		e.Next = later(after)
 	case a.status == http.StatusForbidden:
 		e.Next = askForAccess
+	case strings.HasSuffix(e.Message, edge.ErrUnreadable.Error()):
+		e.Next = ReadTheLog
 	case a.status == http.StatusBadGateway || e.Code == http.StatusBadGateway:
 		e.Next = AskTheEdge
 	}
@@ -66,6 +69,9 @@ func failed(method string, a answer) *ProtocolError {
 // AskTheEdge is what to do about an MCP server behind an edge that does not answer. Only the
 // edge knows why.
 const AskTheEdge = "`weir status` says why, where the edge runs"
+
+// ReadTheLog is what to do about an MCP server whose answer the edge does not take.
+const ReadTheLog = "the log of the edge says why"
 
 const askForAccess = "ask whoever runs the server for access"
 
