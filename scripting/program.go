@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode"
 	"unicode/utf8"
 
 	"go.starlark.net/resolve"
@@ -146,7 +147,9 @@ func Parse(file, text string) (*syntax.File, *Error) {
 	}
 	f, err := dialect().Parse(file, []byte(text), 0)
 	if err != nil {
-		return nil, fault(err)
+		e = fault(err)
+		unexpected(text, e)
+		return nil, e
 	}
 	if e := loads(f.Stmts); e != nil {
 		return nil, e
@@ -209,6 +212,29 @@ func loads(stmts []syntax.Stmt) (found *Error) {
 		})
 	}
 	return found
+}
+
+// unexpected puts an error that tells of a token ("got newline, want ':'") where the token
+// begins: the parser tells where the text goes on behind it, which is another line after a newline.
+func unexpected(text string, e *Error) {
+	got := strings.TrimPrefix(e.Message, "got ")
+	lines := strings.Split(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text), "\n")
+	if got == e.Message || strings.HasSuffix(got, "want primary expression") || e.Line < 1 || e.Line > len(lines) {
+		return
+	}
+	line := []rune(lines[e.Line-1])
+	before := string(line[:min(max(e.Column-1, 0), len(line))])
+	switch token := strings.TrimSuffix(strings.Fields(got + " ")[0], ","); {
+	case token == "newline" && before == "" && e.Line > 1:
+		e.Line--
+		before = strings.TrimRight(lines[e.Line-1], " \t")
+	case token == "newline":
+	case token == "identifier":
+		before = strings.TrimRightFunc(before, func(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) })
+	default: // a string or a number ends like no name of a token
+		before = strings.TrimSuffix(before, strings.Trim(token, "'"))
+	}
+	e.Column = 1 + utf8.RuneCountInString(before)
 }
 
 // fault makes an Error of what the parser and the resolver say.
