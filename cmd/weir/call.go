@@ -165,7 +165,7 @@ func (a *app) object(flag, example, given string) ([]byte, error) {
 		text, err = edge.ReadFile(path, maxGiven)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: give a JSON object, @FILE, or - for standard input", flag, err)
+		return nil, usagef("%s: %s: give a JSON object, @FILE, or - for standard input", flag, err)
 	}
 	text = bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff"))) // as manifests may begin with
 	if err := mcp.Valid(text); err != nil {
