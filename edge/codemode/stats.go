@@ -55,10 +55,10 @@ func (c *Counters) cancelled(o *scripting.Outcome, took time.Duration) {
 }
 
 func (c *Counters) add(outcome int, o *scripting.Outcome, took time.Duration) {
-	c.runs[outcome].Add(1)
 	c.calls.Add(uint64(o.Calls))
 	c.took.Add(int64(took))
 	c.cpu.Add(int64(o.CPU))
+	c.runs[outcome].Add(1) // at last: who sees the run sees what it has cost
 }
 
 // refused counts a script that did not run.
