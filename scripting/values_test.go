@@ -138,7 +138,7 @@ func TestX09Values(t *testing.T) {
 		"return ['a' * 600000, 'b' * 600000]":               `error: result: larger than 1048576 bytes`,
 		"return [0] * 600000":                               `error: result: larger than 1048576 bytes`,
 		"return '\\x00\\x01' * 200000":                      `error: result: larger than 1048576 bytes`,
-		"return 10 ** 3":                                    `error: 1:13: got '**', want newline`,
+		"return 10 ** 3":                                    `error: 1:11: got '**', want newline`,
 		"return 3.0":                                        `3`,
 		"return -0.0":                                       `0`,
 		"return 1e16":                                       `1e16`,
