@@ -91,8 +91,8 @@ type Backend struct {
 	ailing    atomic.Bool  // the last that failed by its fault has not been followed by anything good yet
 	recovered atomic.Int64 // when that was last told, Unix nanoseconds
 
-	lacked    atomic.Int64 // when it was last logged that a request had no credential, Unix nanoseconds
-	misread   atomic.Int64 // and that an answer could not be read
+	lacked, misread atomic.Int64 // when it was last logged that a request had no credential, and that an answer could not be read, Unix nanoseconds
+
 	sureUntil atomic.Int64 // Unix nanoseconds; until then an odd answer is no reason to ask what it speaks
 
 	intro  atomic.Pointer[Introduction]
@@ -551,9 +551,7 @@ func (b *Backend) heard(outcome health.Outcome, checked bool) {
 		if !b.ailing.Load() {
 			return
 		}
-		now, last := time.Now().UnixNano(), b.recovered.Load()
-		soon := last <= now && now-last < int64(recoveredEvery) // and not where the clock was set back
-		if soon || !b.recovered.CompareAndSwap(last, now) {
+		if !due(&b.recovered, recoveredEvery) {
 			return // the next good one tells
 		}
 		b.ailing.Store(false)
@@ -571,6 +569,13 @@ func (b *Backend) heard(outcome health.Outcome, checked bool) {
 func opensUnsafe(r *edge.Response) bool {
 	return r != nil && r.Kind == mcp.Failure && r.Code() == mcp.CodeURLElicitation &&
 		slices.ContainsFunc(mcp.Elements(mcp.Lookup(r.Get("data").Of(r.Raw), "elicitations")), func(page []byte) bool { return !mcp.SafePage(page) })
+}
+
+// due reports whether so long has passed since the moment at, Unix nanoseconds, which is now from
+// here on; also where the clock was set back.
+func due(at *atomic.Int64, every time.Duration) bool {
+	last, now := at.Load(), time.Now().UnixNano()
+	return (now < last || now-last >= int64(every)) && at.CompareAndSwap(last, now)
 }
 
 func (b *Backend) handle(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {

@@ -142,13 +142,15 @@ func (b *Backend) named(err error) error {
 	case errors.Is(err, edge.ErrSeveralLines):
 		return &edge.Error{Kind: kind, Op: err.Error(), Err: fmt.Errorf("backend %q %w", b.Name, edge.ErrSeveralLines)}
 	case kind == edge.Unavailable && errors.As(err, new(*mcp.SyntaxError)):
-		b.warn(&b.misread, "an answer cannot be read", err)
+		if due(&b.misread, time.Minute) { // nothing else says why, since the backend is well
+			b.Log.Warn("an answer cannot be read", "backend", b.Name, "error", err)
+		}
 		return &edge.Error{Kind: kind, Op: err.Error(), Err: fmt.Errorf("backend %q %w", b.Name, edge.ErrUnreadable)}
 	case kind == edge.Unavailable && errors.As(err, &refused) && (refused.status == 429 || refused.status == 503 && refused.after > 0):
 		return refused.later(b.Name, err)
 	}
-	if (kind == edge.Unavailable || kind == edge.Timeout) && errors.As(err, new(*noCredential)) {
-		b.warn(&b.lacked, "calls fail for want of a credential", err)
+	if (kind == edge.Unavailable || kind == edge.Timeout) && errors.As(err, new(*noCredential)) && due(&b.lacked, time.Minute) {
+		b.Log.Warn("calls fail for want of a credential", "backend", b.Name, "error", err)
 	}
 	switch kind {
 	case edge.Unavailable, edge.Internal:

@@ -5,7 +5,6 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/health"
@@ -71,15 +70,6 @@ type noCredential struct{ error }
 
 func (e *noCredential) Unwrap() error    { return e.error }
 func (e *noCredential) Unattached() bool { return true }
-
-// warn logs once a minute what nothing else says where operators look, since the backend is well,
-// as when requests are without their credential. at is when it was last logged.
-func (b *Backend) warn(at *atomic.Int64, what string, err error) {
-	last, now := at.Load(), time.Now().UnixNano()
-	if (now < last || now-last >= int64(time.Minute)) && at.CompareAndSwap(last, now) {
-		b.Log.Warn(what, "backend", b.Name, "error", err)
-	}
-}
 
 var crlf = []byte("\r\n")
 
