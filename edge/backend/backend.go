@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -564,13 +563,6 @@ func (b *Backend) heard(outcome health.Outcome, checked bool) {
 	}
 }
 
-// opensUnsafe reports whether an answer is the error that wants pages opened first, of which one
-// may not be.
-func opensUnsafe(r *edge.Response) bool {
-	return r != nil && r.Kind == mcp.Failure && r.Code() == mcp.CodeURLElicitation &&
-		slices.ContainsFunc(mcp.Elements(mcp.Lookup(r.Get("data").Of(r.Raw), "elicitations")), func(page []byte) bool { return !mcp.SafePage(page) })
-}
-
 // due reports whether so long has passed since the moment at, Unix nanoseconds, which is now from
 // here on; also where the clock was set back.
 func due(at *atomic.Int64, every time.Duration) bool {
@@ -591,7 +583,7 @@ func (b *Backend) handle(ctx context.Context, x *edge.Exchange) (*edge.Response,
 			r, err = b.toLegacy(ctx, x, in)
 		}
 		switch {
-		case err == nil && opensUnsafe(r):
+		case err == nil && r != nil && r.Kind == mcp.Failure && !mcp.SafePages(&r.Message):
 			return nil, edge.Errorf(edge.Unavailable, "call", "the backend asks to open a URL that is not a web page")
 		case err == nil:
 			return r, nil

@@ -332,7 +332,7 @@ func (r *reply) events(ctx context.Context, id []byte, m *mcp.Message, before fu
 		}
 		err = m.Decode(e.Data)
 		switch {
-		case err != nil && idle(e.Data):
+		case err != nil && mcp.Idle(e.Data):
 			r.peer.missed(err)
 			r.wait()
 		case errors.Is(err, mcp.ErrBatch):
@@ -349,7 +349,7 @@ func (r *reply) events(ctx context.Context, id []byte, m *mcp.Message, before fu
 				r.finish(body)
 				return nil
 			}
-		case err != nil && tells(e.Data):
+		case err != nil && mcp.Tells(e.Data):
 			r.peer.missed(err)
 			r.wait() // the answer is still to come
 		case err != nil:
@@ -372,34 +372,6 @@ func (r *reply) events(ctx context.Context, id []byte, m *mcp.Message, before fu
 			r.peer.stray()
 		}
 	}
-}
-
-// idle reports whether the data of an event hold neither a message nor a part of one, as what some
-// servers send so that a connection stays open: a word, a number, an object or a batch of nothing.
-func idle(text []byte) bool {
-	text = bytes.TrimSpace(bytes.TrimPrefix(text, byteOrderMark))
-	if len(text) == 0 {
-		return true
-	}
-	within := text[1:]
-	switch text[0] {
-	case '{':
-		return string(bytes.TrimSpace(within)) == "}"
-	case '[':
-		within = bytes.TrimSpace(within)
-		return len(within) > 0 && within[0] != '{' && within[0] != '['
-	}
-	return true
-}
-
-// tells reports whether what is no message would be a notification or a question, and no answer.
-func tells(text []byte) bool {
-	method, id := mcp.Begins(text)
-	if id != nil { // of a question, some say it first
-		rest := text[cap(text)-cap(id)+len(id):]
-		method, _ = mcp.Begins(append([]byte{'{'}, rest...))
-	}
-	return method != nil
 }
 
 // endWait is how long the end of a stream is waited for after its answer, for

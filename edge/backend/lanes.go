@@ -111,7 +111,7 @@ func (l *lane) beside(at *lines, m *mcp.Message) {
 	if tag := m.Meta(mcp.MetaSubscription); tag.OK() {
 		l.heardNews(tag.Of(m.Raw), m)
 		to, _, own := at.whose(tag.Of(m.Raw))
-		if to == nil || own == nil || !safePages(m) {
+		if to == nil || own == nil || !mcp.SafePages(m) {
 			return
 		}
 		if n, err := mcp.Decode(mcp.Splice(nil, m.Raw, m.WithMeta(nil, mcp.Raw(mcp.MetaSubscription, own)))); err == nil {

@@ -152,7 +152,7 @@ func (b *Backend) localCall(ctx context.Context, x *edge.Exchange, m *mcp.Messag
 
 // modernAnswer judges an answer of the modern era, which came under an HTTP status.
 func modernAnswer(answer *edge.Response, status int, translate bool) (*edge.Response, error) {
-	if !safePages(&answer.Message) {
+	if !mcp.SafePages(&answer.Message) {
 		return nil, edge.Errorf(edge.Unavailable, "call", "the backend asks to open a URL that is not a web page")
 	}
 	if status < 300 || answer.Kind == mcp.Result {
@@ -242,18 +242,6 @@ func failedModern(m *mcp.Message, err error) (*edge.Response, error) {
 	return nil, err
 }
 
-// safePages reports whether every page that an input_required, or what is said of a task, wants
-// opened may be.
-func safePages(m *mcp.Message) bool {
-	for _, q := range mcp.Members(m.Get("inputRequests").Of(m.Raw)) {
-		params := mcp.Lookup(q.Value, "params")
-		if mcp.OpensPage(mcp.String(mcp.Lookup(q.Value, "method")), params) && !mcp.SafePage(params) {
-			return false
-		}
-	}
-	return true
-}
-
 // refused is the answer that a modern server's refusal stands for, under the
 // id that it left out.
 func refused(id []byte, r *refusal) *edge.Response {
@@ -278,7 +266,7 @@ func wanted(m, n *mcp.Message, token []byte) bool {
 		"notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
 		return m.Method == "subscriptions/listen"
 	case "notifications/tasks":
-		return safePages(n)
+		return mcp.SafePages(n)
 	}
 	return true
 }

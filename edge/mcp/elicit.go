@@ -3,6 +3,7 @@ package mcp
 import (
 	"bytes"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -70,4 +71,17 @@ func PagesRequired(m *Message) []byte {
 		return nil
 	}
 	return Change(nil, nil, With("resultType", `"input_required"`), Raw("inputRequests", asked))
+}
+
+// SafePages reports whether every page that a message wants opened may be: an input_required, what
+// is said of a task, or the error that wants pages opened first.
+func SafePages(m *Message) bool {
+	for _, q := range Members(m.Get("inputRequests").Of(m.Raw)) {
+		params := Lookup(q.Value, "params")
+		if OpensPage(String(Lookup(q.Value, "method")), params) && !SafePage(params) {
+			return false
+		}
+	}
+	return m.Kind != Failure || m.Code() != CodeURLElicitation ||
+		!slices.ContainsFunc(Elements(Lookup(m.Get("data").Of(m.Raw), "elicitations")), func(page []byte) bool { return !SafePage(page) })
 }
