@@ -251,6 +251,15 @@ func (b *Book) Catalog(ctx context.Context, id *edge.Identity, thing edge.Thing)
 	return b.variantOf(ctx, s, c, id)
 }
 
+// Latest is the catalog of the lists that there are, for calls that one before had nothing for: it
+// waits for no list, and is built anew where one has come.
+func (b *Book) Latest(ctx context.Context, id *edge.Identity) (*Catalog, error) {
+	b.mu.Lock()
+	s := b.setOf(id)
+	b.mu.Unlock()
+	return b.variantOf(ctx, s, b.current(s), id)
+}
+
 // plain is Catalog without the changes of programs.
 func (b *Book) plain(ctx context.Context, id *edge.Identity, thing edge.Thing) (*Catalog, *listSet, error) {
 	s, _, err := b.settle(ctx, id, thing, false)

@@ -71,7 +71,7 @@ func (c Config) offers(ctx context.Context, s compile.Server, all []*patient) []
 	if c.Offers != nil {
 		c.Offers(shown, absent)
 	}
-	composed := composite.Look(s.Workflows, shown)
+	composed := composite.Look(s.Workflows, shown, nil)
 	if len(absent) == 0 { // else it may be one of theirs
 		for _, step := range composed.Missing {
 			add(edge.Warning(edge.ClassNames, "correct the tool of the step, WORKLOAD.TOOL by its own name: until then calls of the composite tool fail", "composite tool %s, and there is no such tool", step))

@@ -27,6 +27,10 @@ type Options struct {
 	// catalog.Book.
 	Catalog func(context.Context, *edge.Identity) (*catalog.Catalog, error)
 
+	// Belated returns the latest catalog for a tool that the one before does not have. The error
+	// is that of a call of it while its backend has told no tools. It must not wait for them.
+	Belated func(x *edge.Exchange, tool string) (*catalog.Catalog, error)
+
 	// Call makes a call for a client, at a target of the catalog.
 	Call func(ctx context.Context, x *edge.Exchange, out edge.Client, at *edge.Target, arguments []byte) (result, failure []byte)
 
@@ -208,21 +212,33 @@ func target(c *catalog.Catalog, name string) *edge.Target {
 	return nil
 }
 
+// find finds the tool of a step. Of one whose backend has been away since the edge began nothing is
+// known: the call of it fails as any call of that backend does, until the backend is there.
 func (r *run) find(name string) (*workflow.Tool, bool) {
 	if t, ok := r.found.tools.Load(name); ok {
 		return t.(*workflow.Tool), true
 	}
-	at := target(r.catalog, name)
+	in, at := r.catalog, target(r.catalog, name)
+	if at == nil && r.tool != nil { // else nothing is called
+		var away error
+		if in, away = r.tool.o.Belated(r.x, name); away != nil {
+			return &workflow.Tool{}, true
+		}
+		at = target(in, name)
+	}
 	if at == nil {
 		return nil, false
 	}
-	t, _ := r.found.tools.LoadOrStore(name, &workflow.Tool{InputSchema: mcp.Lookup(r.catalog.Definition(at), "inputSchema"), Hints: hints(at)})
+	t, _ := r.found.tools.LoadOrStore(name, &workflow.Tool{InputSchema: mcp.Lookup(in.Definition(at), "inputSchema"), Hints: hints(at)})
 	return t.(*workflow.Tool), true
 }
 
 // call makes one attempt of a call.
 func (r *run) call(ctx context.Context, c *workflow.Call) workflow.Answer {
 	now, err := r.tool.o.Catalog(ctx, r.x.Identity) // it may be another one than when the run began
+	if err == nil && target(now, c.Tool) == nil {
+		now, err = r.tool.o.Belated(r.x, c.Tool)
+	}
 	if err != nil {
 		return failed(c.Tool, mcp.Lookup(edge.Fail(r.x.Era, nil, err).Body, "error"))
 	}
@@ -330,8 +346,9 @@ func Finder(c *catalog.Catalog) func(name string) (*workflow.Tool, bool) {
 	return (&run{catalog: c, found: &found{in: c}}).find
 }
 
-// Look looks at the composite tools beside the tools that there are.
-func Look(all []*workflow.Workflow, c *catalog.Catalog) (f Findings) {
+// Look looks at the composite tools beside the tools that there are. away reports whether a tool may
+// be one of a backend that has told none; nil for no such backend.
+func Look(all []*workflow.Workflow, c *catalog.Catalog, away func(tool string) bool) (f Findings) {
 	r := &run{catalog: c, found: &found{in: c}}
 	taken := map[string][]string{}
 	for _, one := range c.Report().Findings {
@@ -344,7 +361,7 @@ func Look(all []*workflow.Workflow, c *catalog.Catalog) (f Findings) {
 			f.Taken = append(f.Taken, fmt.Sprintf("%s: %s has the name too", w.Name(), strings.Join(others, ", ")))
 		}
 		for _, t := range w.Tools() {
-			if target(c, t.Tool) == nil {
+			if target(c, t.Tool) == nil && (away == nil || !away(t.Tool)) {
 				f.Missing = append(f.Missing, fmt.Sprintf("%s: step %q calls %s", w.Name(), edge.Brief(t.Step), edge.Brief(t.Tool)))
 			}
 		}

@@ -66,7 +66,7 @@ func TestListReadsWhatRuns(t *testing.T) {
 		if got := strings.Contains(item, `"readOnlyHint":true`); !listed || got != c.want || c.in.LookupWhole("w.list").Original != c.runs {
 			t.Errorf("%s: w.list is %s; %s", c.name, c.in.LookupWhole("w.list").Original, list)
 		}
-		if lax := len(composite.Look(all, c.in).Lax) > 0; c.view == nil && lax == c.want {
+		if lax := len(composite.Look(all, c.in, nil).Lax) > 0; c.view == nil && lax == c.want {
 			t.Errorf("%s: the status says that it promises too much: %v", c.name, lax)
 		}
 	}

@@ -1,6 +1,7 @@
 package route
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/weir-edge/weir/edge"
@@ -57,6 +58,23 @@ func (s *Server) CatalogNow(ctx context.Context, id *edge.Identity) (*catalog.Ca
 		return nil, edge.Errorf(edge.NotFound, "inner", "not found")
 	}
 	return now.Book.Catalog(ctx, id, edge.Tool)
+}
+
+// Belated is the latest catalog, for a tool that an older one does not have, by its name of
+// WORKLOAD.TOOL or an advertised one. Where its backend has told no tools yet the error is that of
+// a call of it. It waits for no list.
+func (s *Server) Belated(x *edge.Exchange, name string) (*catalog.Catalog, error) {
+	now := cmp.Or(s.now(), s)
+	err := now.away(x, edge.Tool, name)
+	for i := range len(name) { // a workload may have dots in its name
+		if name[i] == '.' && now.byName[name[:i]] != nil {
+			err = now.Book.Fault(x.Identity, name[:i], edge.Tool)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return now.Book.Latest(now.hub.life, x.Identity)
 }
 
 // CallAtNow is CallAt of the server of this name that is served now.

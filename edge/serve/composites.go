@@ -29,7 +29,7 @@ func (o *opening) openComposites(s *server, local route.Local) error {
 	s.workflows = o.plan.Workflows
 	for _, w := range o.plan.Workflows {
 		tool := composite.New(composite.Options{
-			Catalog: s.CatalogNow, Call: s.CallAtNow, Places: o.edge.world.places,
+			Catalog: s.CatalogNow, Belated: s.Belated, Call: s.CallAtNow, Places: o.edge.world.places,
 			Observe: s.recordWorkflow, Printed: o.printed(s), LeftOut: o.leftOut(s), Begin: s.stepSpan, Wait: o.edge.settings.ParkTTL, Counters: counters,
 		}, w)
 		local.AddAsking(w.Name(), composite.Target(), tool.Run)
@@ -74,7 +74,7 @@ func (s *server) ofComposites() (out []status.Condition) {
 	if c == nil {
 		return nil
 	}
-	f := composite.Look(s.workflows, c)
+	f := composite.Look(s.workflows, c, func(tool string) bool { _, err := s.Belated(new(edge.Exchange), tool); return err != nil })
 	if len(f.Missing) > 0 && !s.personal { // where it is, what is there depends on the user
 		out = append(out, status.Condition{Type: "StepToolMissing", Status: "True", Reason: "ToolNotFound", Message: strings.Join(f.Missing, "; ")})
 	}

@@ -293,3 +293,70 @@ func TestWorkflowBackendDies(t *testing.T) {
 		}
 	}
 }
+
+// TestWorkflowBackendAway: a step whose backend has been away since the edge began fails as a call
+// of that backend does, so that its workflow goes on as the step says, and is made once the backend
+// is there. A tool that a backend does not have is still one that is not there.
+func TestWorkflowBackendAway(t *testing.T) {
+	t.Parallel()
+	up, away := edgetest.NewServer(t, edgetest.Legacy), edgetest.NewServer(t, edgetest.Legacy)
+	offersTools(up, tool{"echo", "", []string{"text"}, 0})
+	results(up, echoes)
+	address := away.Addr()
+	away.Close()
+	e := edgetest.Start(t, group(map[string]*edgetest.Server{"up": up, "away": away}, `telemetry: {enablePrometheusMetricsPath: true}
+operational: {failureHandling: {partialFailureMode: best_effort, healthCheckInterval: 50ms}}
+compositeTools:
+- {name: plain, steps: [{id: u, tool: up.echo}, {id: a, tool: away.echo, dependsOn: [u]}]}
+- {name: short, steps: [{id: a, tool: away_echo}]}
+- {name: goes_on, steps: [{id: a, tool: away.echo, onError: {action: continue}, defaultResults: {text: none}}]}
+- {name: again, steps: [{id: a, tool: away.echo, onError: {action: retry, retryCount: 2, retryDelay: 10ms}}]}
+- {name: patient, steps: [{id: a, tool: away.count, arguments: {n: "7"}, timeout: 1m, onError: {action: retry, retryCount: 10, retryDelay: 100ms}}]}
+- {name: lost, steps: [{id: u, tool: up.echo}, {id: a, tool: up.nobody}]}
+- {name: text, script: 'return call_tool("away.echo")'}`))
+	f := &front{Edge: e, back: up, client: e.NewClient()}
+	for _, client := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
+		c := f.callerOf(t, client, "")
+		for _, of := range []struct{ name, want string }{
+			{"plain", `step \"a\": tool \"away.echo\": backend \"away\" unavailable`},
+			{"plain", `"completed":["u"]`},
+			{"short", `step \"a\": tool \"away_echo\": backend \"away\" unavailable`},
+			{"goes_on", `"structuredContent":{"text":"none"}`},
+			{"again", `step \"a\": tool \"away.echo\": backend \"away\" unavailable`},
+			{"lost", `step \"a\": tool \"up.nobody\": not found`},
+			{"lost", `"completed":[]`},
+			{"text", `tool \"away.echo\": backend \"away\" unavailable`},
+		} {
+			if got := c.tool(t, "1", of.name, "{}"); !strings.Contains(got, of.want) {
+				t.Errorf("%s client, %s: %s", client, of.name, got)
+			}
+		}
+	}
+	status := string(f.client.Do("GET", "/status", "").Body)
+	if !strings.Contains(status, `lost: step \"a\" calls up.nobody`) || strings.Contains(status, "calls away") {
+		t.Error(status)
+	}
+
+	// What a step calls once its backend is there has the argument that the tool asks for.
+	done := make(chan string, 1)
+	c := f.callerOf(t, edgetest.Legacy, "")
+	retries := func() string {
+		_, after, _ := strings.Cut(string(f.client.Do("GET", "/metrics", "").Body), "\nweir_workflow_step_retries_total{")
+		line, _, _ := strings.Cut(after, "\n")
+		return line
+	}
+	before := retries()
+	go func() { done <- c.request(t, "3", "tools/call", edgetest.CallParams("patient", "{}")).Result() }()
+	edgetest.Until(t, "another attempt", func() bool { return retries() != before })
+	again := edgetest.NewServer(t, edgetest.Legacy, func(s *edgetest.Server) { s.Address = address })
+	again.Always("tools/list", func(c *edgetest.Call) {
+		c.Result(`{"tools":[{"name":"count","inputSchema":{"type":"object","properties":{"n":{"type":"integer"}}}}]}`)
+	})
+	results(again, echoes)
+	if got := <-done; !strings.Contains(got, `"structuredContent":{"n":7}`) {
+		t.Error(got)
+	}
+	if got := string(again.Await("tools/call", 1).Message.Params); !strings.Contains(got, `"arguments":{"n":7}`) {
+		t.Error(got)
+	}
+}
