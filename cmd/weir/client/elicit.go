@@ -2,6 +2,7 @@ package client
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -116,7 +117,7 @@ func (q *Questions) property(ctx context.Context, p mcp.Member, required bool) (
 	}
 	choices := choicesOf(p.Value)
 	for i, c := range choices {
-		fmt.Fprintf(q.out, "  %d  %s\n", i+1, c.shown)
+		fmt.Fprintf(q.out, "  %d  %s\n", i+1, c.said[1])
 	}
 	fallback := mcp.Lookup(p.Value, "default")
 	switch {
@@ -145,8 +146,12 @@ func (q *Questions) property(ctx context.Context, p mcp.Member, required bool) (
 	}
 }
 
-// choice is one value of an enumeration.
-type choice struct{ value, shown string }
+// choice is one value of an enumeration, JSON text, and what a user may say for it: the value, what is
+// shown for it, its number.
+type choice struct {
+	value []byte
+	said  [3]string
+}
 
 // choicesOf returns the values that a property, or the items of one that takes
 // several, may have.
@@ -155,18 +160,19 @@ func choicesOf(schema []byte) []choice {
 		schema = items
 	}
 	var out []choice
-	names := mcp.Elements(mcp.Lookup(schema, "enumNames"))
-	for i, v := range mcp.Elements(mcp.Lookup(schema, "enum")) {
-		c := choice{value: mcp.String(v)}
-		c.shown = edge.Clean(c.value)
-		if i < len(names) {
-			c.shown = edge.Clean(mcp.String(names[i]))
+	add := func(value, name []byte) {
+		if value != nil {
+			out = append(out, choice{value, [3]string{plain(value), edge.Clean(cmp.Or(mcp.String(name), plain(value))), fmt.Sprint(len(out) + 1)}})
 		}
-		out = append(out, c)
+	}
+	values := mcp.Elements(mcp.Lookup(schema, "enum"))
+	names := append(mcp.Elements(mcp.Lookup(schema, "enumNames")), make([][]byte, len(values))...) // which may be fewer
+	for i, v := range values {
+		add(v, names[i])
 	}
 	for _, keyword := range []string{"oneOf", "anyOf"} {
 		for _, v := range mcp.Elements(mcp.Lookup(schema, keyword)) {
-			out = append(out, choice{mcp.String(mcp.Lookup(v, "const")), edge.Clean(mcp.String(mcp.Lookup(v, "title")))})
+			add(mcp.Lookup(v, "const"), mcp.Lookup(v, "title"))
 		}
 	}
 	return out
@@ -211,11 +217,14 @@ func parse(schema []byte, choices []choice, answer string) (value []byte, wrong 
 	return mcp.Quote(answer), ""
 }
 
-// pick finds a choice by its number, its value or what is shown for it.
+// pick finds a choice by its value, else by what is shown for it, else by its number: the value of
+// one may be the number of another.
 func pick(choices []choice, answer string) (value []byte, wrong string) {
-	for i, c := range choices {
-		if answer == c.value || answer == c.shown || answer == fmt.Sprint(i+1) {
-			return mcp.Quote(c.value), ""
+	for way := range len(choice{}.said) {
+		for _, c := range choices {
+			if answer == c.said[way] {
+				return c.value, ""
+			}
 		}
 	}
 	if choices == nil {
