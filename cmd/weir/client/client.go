@@ -44,7 +44,9 @@ type Options struct {
 	Notify func(*mcp.Message)
 
 	// Ask puts an elicitation to the user: params of elicitation/create in,
-	// its result out, both JSON text. nil when there is nobody to ask.
+	// its result out, both JSON text. nil when there is nobody to ask. It is
+	// called once at a time, and Notify meanwhile; its context ends when the
+	// server does not ask any more.
 	Ask func(ctx context.Context, params []byte) ([]byte, error)
 }
 
@@ -274,6 +276,8 @@ func (c *Client) reply(ctx context.Context, method string, params []byte) (resul
 		return []byte(`{}`), ""
 	case method != "elicitation/create" || c.o.Ask == nil:
 		return nil, fmt.Sprintf("the server asked for %q, which this client did not offer", method)
+	case ctx.Err() != nil: // it was withdrawn before its turn
+		return nil, ctx.Err().Error()
 	}
 	result, err := c.o.Ask(ctx, params)
 	if err != nil {

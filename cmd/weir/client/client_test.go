@@ -459,9 +459,74 @@ func TestStreamWithoutAnswer(t *testing.T) {
 	}
 }
 
+// TestQuestionsThatAreWithdrawn: a server of the legacy era is heard while the user is asked. What it
+// withdraws, and what is open when the answer comes, is asked no more and gets no answer.
+func TestQuestionsThatAreWithdrawn(t *testing.T) {
+	const silence = 200 * time.Millisecond
+	asked, ended, answered := make(chan string), make(chan error), make(chan string, 10)
+	url := fake{
+		"initialize": result(initialized),
+		"answer": func(w http.ResponseWriter, _ *http.Request, m *mcp.Message) {
+			answered <- string(m.Raw)
+			w.WriteHeader(http.StatusAccepted)
+		},
+		"tools/call": func(w http.ResponseWriter, _ *http.Request, m *mcp.Message) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			send := func(message []byte) {
+				_, _ = w.Write(mcp.AppendEvent(nil, "", "", message))
+				w.(http.Flusher).Flush()
+			}
+			for _, q := range []string{"open", "waits", "yes", "late"} {
+				send(mcp.AppendRequest(nil, []byte(`"`+q+`"`), "elicitation/create", []byte(`{"message":"`+q+`"}`)))
+			}
+			send(mcp.AppendRequest(nil, []byte(`"p"`), "ping", nil))
+			if q := <-asked; q != "open" {
+				t.Errorf("asks %q", q)
+			}
+			for _, q := range []string{"waits", "open"} {
+				send(mcp.AppendRequest(nil, nil, "notifications/cancelled", []byte(`{"requestId":"`+q+`"}`)))
+			}
+			if err := <-ended; err != errWithdrawn {
+				t.Errorf("ends with %v", err)
+			}
+			if got := <-answered; !strings.Contains(got, `"id":"yes"`) {
+				t.Errorf("answers %s", got)
+			}
+			if q := <-asked; q != "late" {
+				t.Errorf("asks %q", q)
+			}
+			time.Sleep(2 * silence) // of the server, which waits for the user
+			send(mcp.AppendResult(nil, m.IDText(), []byte(`{"content":[]}`)))
+			if err := <-ended; err != errWithdrawn {
+				t.Errorf("ends with %v", err)
+			}
+		},
+	}.start(t)
+	var told []string
+	c := mustDial(t, Options{URL: url, Era: Legacy, Silence: silence,
+		Notify: func(m *mcp.Message) { told = append(told, m.Method) },
+		Ask: func(ctx context.Context, params []byte) ([]byte, error) {
+			q := mcp.String(mcp.Lookup(params, "message"))
+			if q == "yes" {
+				return []byte(`{"action":"accept"}`), nil
+			}
+			asked <- q
+			<-ctx.Done()
+			ended <- context.Cause(ctx)
+			return nil, context.Cause(ctx)
+		}})
+	if r, err := c.CallTool(t.Context(), "x", []byte(`{}`)); err != nil || string(r) != `{"content":[]}` {
+		t.Errorf("result %s, %v", r, err)
+	}
+	if got := <-answered; len(told) != 2 || len(answered) > 0 || !strings.Contains(got, `"id":"p"`) {
+		t.Errorf("hears %q, answers %s and %d more", told, got, len(answered))
+	}
+}
+
 // A request of the server is answered under its id, on a POST of its own.
 func TestRequestsOfALegacyServer(t *testing.T) {
 	answers := make(chan string, 3)
+	var got []string
 	url := fake{
 		"initialize": result(initialized),
 		"answer": func(w http.ResponseWriter, _ *http.Request, m *mcp.Message) {
@@ -473,7 +538,7 @@ func TestRequestsOfALegacyServer(t *testing.T) {
 			for _, method := range []string{"ping", "elicitation/create", "sampling/createMessage"} {
 				_, _ = w.Write(mcp.AppendEvent(nil, "", "", mcp.AppendRequest(nil, []byte(`"q-`+method+`"`), method, nil)))
 				w.(http.Flusher).Flush()
-				answers <- <-answers // the client answers before it reads on
+				got = append(got, <-answers)
 			}
 			_, _ = w.Write(mcp.AppendEvent(nil, "", "", mcp.AppendResult(nil, m.IDText(), []byte(`{}`))))
 		},
@@ -481,11 +546,6 @@ func TestRequestsOfALegacyServer(t *testing.T) {
 	c := mustDial(t, Options{URL: url, Era: Legacy, Ask: func(context.Context, []byte) ([]byte, error) { return []byte(`{"action":"cancel"}`), nil }})
 	if _, err := c.CallTool(t.Context(), "x", []byte(`{}`)); err != nil {
 		t.Fatal(err)
-	}
-	close(answers)
-	var got []string
-	for a := range answers {
-		got = append(got, a)
 	}
 	all := strings.Join(got, "\n")
 	for _, want := range []string{

@@ -19,6 +19,13 @@ import (
 type Questions struct {
 	out   io.Writer
 	lines *bufio.Reader // of the terminal; nil without one
+	typed chan read     // the line that is waited for; nil for none
+}
+
+// read is what came of waiting for a line.
+type read struct {
+	line string
+	err  error
 }
 
 // NewQuestions asks on a terminal. lines is what the user types there; nil without a
@@ -53,6 +60,9 @@ func (q *Questions) Ask(ctx context.Context, params []byte) ([]byte, error) {
 		return []byte(`{"action":"cancel"}`), nil
 	case errors.Is(err, errDeclined):
 		return []byte(`{"action":"decline"}`), nil
+	case errors.Is(err, errWithdrawn):
+		fmt.Fprintln(q.out, "\nNo answer is needed any more.")
+		return nil, err
 	case err != nil:
 		return nil, err
 	case content == nil:
@@ -242,22 +252,27 @@ func plain(value []byte) string {
 }
 
 // readLine prompts for a line. It returns early when ctx ends; the goroutine
-// that still waits for the line then ends with the process, which is about to.
+// that still waits for the line then reads that of the next question, or ends
+// with the process.
 func (q *Questions) readLine(ctx context.Context, prompt string) (string, error) {
-	fmt.Fprint(q.out, prompt)
-	type read struct {
-		line string
-		err  error
+	select {
+	case <-q.typed: // what was typed after a question was withdrawn answers no other
+		q.typed = nil
+	default:
 	}
-	done := make(chan read, 1)
-	go func() {
-		line, err := q.lines.ReadString('\n')
-		done <- read{line, err}
-	}()
+	fmt.Fprint(q.out, prompt)
+	if q.typed == nil {
+		q.typed = make(chan read, 1)
+		go func(typed chan<- read) {
+			line, err := q.lines.ReadString('\n')
+			typed <- read{line, err}
+		}(q.typed)
+	}
 	select {
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
-	case r := <-done:
+	case r := <-q.typed:
+		q.typed = nil
 		if r.err != nil && r.line == "" {
 			return "", errNoMore
 		}

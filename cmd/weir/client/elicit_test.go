@@ -3,6 +3,9 @@ package client
 import (
 	"bufio"
 	"context"
+	"fmt"
+	"io"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -89,5 +92,35 @@ func TestQuestionIsInterrupted(t *testing.T) {
 	q := &Questions{out: &out, lines: bufio.NewReader(lines)}
 	if _, err := q.Ask(ctx, []byte(`{"message":"Delete?"}`)); err != context.Canceled {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestQuestionsAfterOneThatWasWithdrawn: the line that was waited for answers the next question, and
+// one that came between the two answers nothing.
+func TestQuestionsAfterOneThatWasWithdrawn(t *testing.T) {
+	const name = `{"message":"Who?","requestedSchema":{"properties":{"name":{"type":"string"}},"required":["name"]}}`
+	terminal, keys := io.Pipe()
+	defer keys.Close()
+	var out strings.Builder
+	q := &Questions{out: &out, lines: bufio.NewReader(terminal)}
+	for range 2 {
+		ctx, withdraw := context.WithCancelCause(t.Context())
+		withdraw(errWithdrawn)
+		if got, err := q.Ask(ctx, []byte(name)); err != errWithdrawn {
+			t.Fatalf("answers %s, %v", got, err)
+		}
+	}
+	if n := strings.Count(out.String(), "\nNo answer is needed any more.\n"); n != 2 {
+		t.Errorf("says %d times that it was withdrawn: %s", n, out.String())
+	}
+	fmt.Fprintln(keys, "old")
+	for len(q.typed) == 0 {
+		runtime.Gosched()
+	}
+	go fmt.Fprint(keys, "new\nnext\n")
+	for _, want := range []string{"new", "next"} {
+		if got, err := q.Ask(t.Context(), []byte(name)); err != nil || string(got) != `{"action":"accept","content":{"name":"`+want+`"}}` {
+			t.Errorf("answers %s, %v; want %s", got, err, want)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-edge/weir/edge/mcp"
@@ -190,8 +191,13 @@ type eventStream struct {
 }
 
 // readEvents reads events until the answer to a request; the zero answer when
-// the stream ends before it.
+// the stream ends before it. Meanwhile the user answers what the server asks, one
+// after the other, until it withdraws that or answers the request.
 func (c *Client) readEvents(w *watch, events *eventStream, id []byte) (answer, error) {
+	ctx, end := context.WithCancelCause(w.ctx)
+	asked, withdraw := make(chan struct{}), map[string]context.CancelCauseFunc{}
+	close(asked) // is anew for each request of the server, and closed when that is answered
+	defer func() { end(errWithdrawn); <-asked }()
 	for {
 		e, err := events.Next()
 		if errors.Is(err, mcp.ErrEventTooLarge) {
@@ -201,6 +207,7 @@ func (c *Client) readEvents(w *watch, events *eventStream, id []byte) (answer, e
 			if w.ctx.Err() != nil {
 				return answer{}, unreachable(w.ctx, c.o.URL, c.o.Silence, err)
 			}
+			<-asked // which may be what the rest waits for
 			return answer{}, nil
 		}
 		w.heard()
@@ -219,13 +226,21 @@ func (c *Client) readEvents(w *watch, events *eventStream, id []byte) (answer, e
 		}
 		switch m.Kind {
 		case mcp.Notification:
+			if end := withdraw[string(m.Get("requestId").Of(m.Raw))]; end != nil && m.Method == "notifications/cancelled" {
+				end(errWithdrawn)
+			}
 			if c.o.Notify != nil {
 				c.o.Notify(m)
 			}
 		case mcp.Request:
-			if err := c.serve(w, m); err != nil {
-				return answer{}, err
+			if c.era == mcp.Modern {
+				return answer{}, &ProtocolError{Method: m.Method, Message: "the server sent a request, which revision " + mcp.V2607 + " does not allow"}
 			}
+			before, one := asked, context.Context(nil)
+			asked = make(chan struct{})
+			one, withdraw[string(m.IDText())] = context.WithCancelCause(ctx)
+			w.held.Add(1)
+			go c.serve(one, w, m.Clone(), before, asked)
 		default:
 			if mcp.SameID(m.IDText(), id) || m.Kind == mcp.Failure && m.IDText() == nil {
 				return answer{Message: m, status: http.StatusOK}, nil
@@ -234,19 +249,26 @@ func (c *Client) readEvents(w *watch, events *eventStream, id []byte) (answer, e
 	}
 }
 
-// serve answers a request of the server, which only the legacy era has.
-func (c *Client) serve(w *watch, m *mcp.Message) error {
-	if c.era == mcp.Modern {
-		return &ProtocolError{Method: m.Method, Message: "the server sent a request, which revision " + mcp.V2607 + " does not allow"}
-	}
-	// What the user takes to answer is not the server's silence.
-	w.hold()
-	result, failure := c.reply(w.ctx, m.Method, m.Params.Of(m.Raw))
+// errWithdrawn ends a question that the server does not ask any more.
+var errWithdrawn = errors.New("the server does not ask any more")
+
+// serve answers a request of the server, which only the legacy era has, after the one before. A
+// question whose context has ended gets no answer.
+func (c *Client) serve(ctx context.Context, w *watch, m *mcp.Message, before <-chan struct{}, done chan<- struct{}) {
+	defer close(done)
+	<-before
+	result, failure := c.reply(ctx, m.Method, m.Params.Of(m.Raw))
+	w.held.Add(-1)
 	w.heard()
+	body := mcp.AppendResult(nil, m.IDText(), result)
 	if failure != "" {
-		return c.tell(w.ctx, mcp.AppendError(nil, m.IDText(), mcp.CodeMethodNotFound, failure, nil))
+		body = mcp.AppendError(nil, m.IDText(), mcp.CodeMethodNotFound, failure, nil)
 	}
-	return c.tell(w.ctx, mcp.AppendResult(nil, m.IDText(), result))
+	if ctx.Err() == nil || m.Method != "elicitation/create" {
+		if err := c.tell(w.ctx, body); err != nil {
+			w.cancel(err)
+		}
+	}
 }
 
 // readJSON reads an answer that is one message, of whatever HTTP status.
@@ -361,13 +383,18 @@ type watch struct {
 	cancel  context.CancelCauseFunc
 	timer   *time.Timer // nil without a limit
 	silence time.Duration
+	held    atomic.Int32 // questions: what the user takes to answer is not the server's silence
 }
 
 func (c *Client) watch(ctx context.Context) *watch {
 	w := &watch{silence: c.o.Silence}
 	w.ctx, w.cancel = context.WithCancelCause(ctx)
 	if w.silence > 0 {
-		w.timer = time.AfterFunc(w.silence, func() { w.cancel(errSilent) })
+		w.timer = time.AfterFunc(w.silence, func() {
+			if w.held.Load() == 0 { // else it begins anew with the answer
+				w.cancel(errSilent)
+			}
+		})
 	}
 	return w
 }
@@ -379,14 +406,9 @@ func (w *watch) heard() {
 	}
 }
 
-// hold stops the clock until the server is heard again.
-func (w *watch) hold() {
+func (w *watch) end() {
 	if w.timer != nil {
 		w.timer.Stop()
 	}
-}
-
-func (w *watch) end() {
-	w.hold()
 	w.cancel(nil)
 }
