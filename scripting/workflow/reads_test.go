@@ -51,12 +51,16 @@ func TestReadsOfAllSteps(t *testing.T) {
 		tool := composite(t, fmt.Sprintf(`
 steps:
 - {id: c, tool: %s}
-- {id: z, tool: w.echo}
+- {id: z, tool: w.echo, condition: "{{false}}"}
+- {id: n, tool: w.echo, arguments: {x: "{{len .steps}}"}}
 - {id: a, tool: w.slow, dependsOn: [z]}
 - {id: b, tool: w.echo, dependsOn: [a], arguments: {x: "{{range $id, $s := .steps}}{{$id}} {{end}}"}}
-output: {properties: {x: {type: string, value: "{{.steps.b.output.x}}{{len .steps}}"}}}`, others))
-		if out, _ := play(t, parse(t, tool), "", nil); told(out) != `{"x":"a z 4"}` {
-			t.Errorf("%s: %s", others, told(out))
+output: {properties: {x: {type: string, value: "{{.steps.b.output.x}}{{len .steps}} {{.steps.n.output.x}}"}}}`, others))
+		w := parse(t, tool)
+		for _, form := range []*workflow.Workflow{w, parse(t, asScript(w, tool))} {
+			if out, _ := play(t, form, "", nil); told(out) != `{"x":"a z 5 0"}` {
+				t.Errorf("%s: %s", others, told(out))
+			}
 		}
 	}
 }

@@ -397,10 +397,11 @@ func aroundOf(t *scripting.Task) around {
 	return around{item: -1, attempt: 1}
 }
 
-// seenBy is what a step reads of the others: of a workflow of steps those that it depends on, so
-// that nothing hangs on which of the others have ended.
-func (r *run) seenBy(h *handle) map[string]any {
-	if h == nil || r.w.tool.Script != "" {
+// seenBy is what a template of a step reads of the others: of a workflow of steps those that it
+// depends on, so that nothing hangs on which of the others have ended. Of a script a template that
+// reads all of them is held to what stands in after.
+func (r *run) seenBy(h *handle, all bool) map[string]any {
+	if h == nil || r.w.tool.Script != "" && !(all && h.held) {
 		return r.shown
 	}
 	if h.before == nil {
@@ -433,7 +434,7 @@ func (r *run) data(t *scripting.Task, of *text) (map[string]any, error) {
 		r.shown[h.id] = shown
 	}
 	r.hidden = r.hidden[:0]
-	r.read["steps"] = r.seenBy(aroundOf(t).step)
+	r.read["steps"] = r.seenBy(aroundOf(t).step, of.all)
 	if of.workflow {
 		r.read["workflow"] = map[string]any{
 			"id":          r.id,

@@ -20,7 +20,7 @@ func (p *parser) show() string {
 	variable := p.variables()
 	for _, s := range p.order() {
 		fmt.Fprintf(&b, "%s = step(%s, lambda: %s", variable[s.ID], quote(s.ID), p.work(s))
-		if after := p.w.after[s.ID]; len(after) > 0 {
+		if after := p.w.after[s.ID]; len(after) > 0 || p.all[s.ID] {
 			list := make([]string, len(after))
 			for i, id := range after {
 				list[i] = variable[id]

@@ -27,6 +27,7 @@ type handle struct {
 	id      string
 	work    starlark.Callable
 	after   []*handle
+	held    bool              // after is given, if empty
 	when    starlark.Callable // nil for always
 	onError string
 	def     starlark.Value // nil for none
@@ -141,7 +142,7 @@ func (r *run) step(t *scripting.Task, args starlark.Tuple, named []starlark.Tupl
 	if given.def != nil && given.def != starlark.None {
 		h.def = given.def
 	}
-	if given.after != nil {
+	if h.held = given.after != nil; h.held {
 		for v := range starlark.Elements(given.after) {
 			other, ok := v.(*handle)
 			if !ok {

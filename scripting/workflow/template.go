@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"text/template/parse"
 	"time"
@@ -43,6 +44,7 @@ type text struct {
 	declared map[string]any // the parameters, by their names
 
 	workflow bool // it may read what is under .workflow: it says so, or takes all there is
+	all      bool // it reads .steps as a whole
 }
 
 // mainTree is the name of what is not within a define.
@@ -66,6 +68,7 @@ func parseTemplate(s string) (*text, error) {
 	}
 	t := &text{trees: trees, known: known, workflow: strings.Contains(s, "workflow") || takesRoot.MatchString(s)}
 	v1beta1.TemplateReads(trees, mainTree, func(chain []string) { t.reads = append(t.reads, chain) })
+	t.all = slices.ContainsFunc(t.reads, func(r readOf) bool { return r.at(0) == "steps" && r.at(1) == "" })
 	return t, nil
 }
 

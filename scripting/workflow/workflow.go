@@ -110,6 +110,7 @@ type parser struct {
 	w      *Workflow
 	faults Faults
 	ids    map[string]int
+	all    map[string]bool // steps that read .steps as a whole
 }
 
 // wrong notes a fault, once: a template may read one thing at several places.
@@ -128,7 +129,7 @@ func Parse(tool *v1beta1.CompositeTool) (*Workflow, error) {
 	d.Spec.CompositeTool = *tool.DeepCopy()
 	d.Default()
 	w := &Workflow{tool: d.Spec.CompositeTool, templates: map[string]*text{}, after: map[string][]string{}}
-	p := &parser{w: w, ids: map[string]int{}}
+	p := &parser{w: w, ids: map[string]int{}, all: map[string]bool{}}
 	for _, e := range d.Validate() {
 		p.wrong(strings.TrimPrefix(e.Field, "spec."), "%s", strings.TrimPrefix(e.Error(), e.Field+": "))
 	}
@@ -201,6 +202,7 @@ func (p *parser) template(path, s, by, inside string) (reads []string) {
 	}
 	t.declared = p.w.parameters.properties()
 	p.w.templates[s] = t
+	p.all[by] = p.all[by] || t.all
 	for _, r := range t.reads {
 		if step := p.read(path, r, by, inside); step != "" {
 			reads = append(reads, step)
