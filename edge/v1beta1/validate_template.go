@@ -77,14 +77,19 @@ func (w *workflow) defaults(p *field.Path) {
 	for _, u := range w.uses {
 		i := w.ids[u.step]
 		s := &w.tool.Steps[i]
-		skipped := s.Condition != "" || s.OnError != nil && s.OnError.Action == ErrorContinue
-		if !skipped || u.by == u.step {
+		why := "the step may be skipped"
+		if s.Condition == "" && (s.OnError == nil || s.OnError.Action != ErrorContinue) {
+			if why = "the question may get no answer"; u.field == "" || u.field == "action" || !goesOn(s.OnDecline) && !goesOn(s.OnCancel) {
+				continue
+			}
+		}
+		if u.by == u.step {
 			continue
 		}
 		p := p.Index(i).Child("defaultResults")
 		if s.DefaultResults == "" {
 			if !seen[fault{u.step, ""}] {
-				w.required(p, "the step may be skipped and its output is read"+reader(u))
+				w.required(p, why+" and its output is read"+reader(u))
 			}
 			seen[fault{u.step, ""}] = true
 			continue
@@ -94,22 +99,21 @@ func (w *workflow) defaults(p *field.Path) {
 			continue
 		}
 		seen[fault{u.step, u.field}] = true
-		if m, isObject := v.(map[string]any); !isObject || !has(m, u.field) {
-			w.required(p.Key(u.field), "the step may be skipped and this field is read"+reader(u))
+		m, _ := v.(map[string]any)
+		if _, there := m[u.field]; !there {
+			w.required(p.Key(u.field), why+" and this field is read"+reader(u))
 		}
 	}
 }
+
+// goesOn reports whether a question without an answer has an action for its output, and no more.
+func goesOn(r *ElicitationResponse) bool { return r != nil && r.Action == ElicitationContinue }
 
 func reader(u use) string {
 	if u.by == "" {
 		return " by output"
 	}
 	return " by step " + u.by
-}
-
-func has(m map[string]any, key string) bool {
-	_, ok := m[key]
-	return ok
 }
 
 // templateFunctions are the functions that templates may call: those of the
