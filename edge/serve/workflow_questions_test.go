@@ -275,6 +275,8 @@ func TestWorkflowRetryThirdTime(t *testing.T) {
 	for _, client := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
 		for name, fail := range map[string]func(*edgetest.Call){
 			"isError": func(c *edgetest.Call) { c.Result(`{"isError":true,"content":[{"type":"text","text":"not yet"}]}`) },
+			"403":     func(c *edgetest.Call) { c.Text(403, "text/plain", "not here") },
+			"500":     func(c *edgetest.Call) { c.Text(500, "text/plain", "boom") },
 			"502":     func(c *edgetest.Call) { c.Text(502, "text/plain", "down") },
 			"503":     func(c *edgetest.Call) { c.Text(503, "text/plain", "down") },
 			"aborted": func(c *edgetest.Call) { c.Abort() },

@@ -3,6 +3,7 @@ package workflow
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,12 +31,8 @@ func failed(format string, args ...any) *failure {
 // failedCall makes the failure of a call.
 func failedCall(tool string, f *Fault) *failure {
 	message := scripting.Clean(f.Message)
-	out := &failure{error: scripting.Raise(tool, scripting.Fault{Message: message, Code: f.Code}), message: message, after: f.After}
-	switch f.Code {
-	case 408, 429, 502, 503, 504:
-		out.again = true
-	}
-	return out
+	again := slices.Contains([]int{408, 429, 502, 503, 504}, f.Code)
+	return &failure{error: scripting.Raise(tool, scripting.Fault{Message: message, Code: f.Code}), message: message, again: again, after: f.After}
 }
 
 // maxPassing is how many failures of call_tool() are kept: of the calls of one parallel().

@@ -216,6 +216,14 @@ output: {properties: {p: {type: string, value: done}}}`, want: `{"p":"done"}`, e
 
 		// Parameters.
 		{name: "a default of a parameter", yaml: params + `steps: [{id: a, tool: w.echo, arguments: {x: "{{.params.d}}"}}]`, want: `{"x":"dd"}`},
+		{name: "an argument that is none of several", yaml: `parameters: {type: object, properties: {e: {oneOf: [{const: a}, {const: b}]}}}
+steps: [{id: a, tool: w.echo}]`, args: `{"e":"x"}`, want: `arguments /e: value must be 'a', or value must be 'b'`, calls: "none"},
+		{name: "an argument in none of several forms", yaml: `parameters: {type: object, $defs: {o: {type: object, properties: {k: {type: integer}}}}, properties: {e: {anyOf: [{$ref: "#/$defs/o"}, {type: array}, {const: 1}, {const: 2}, {const: 3}, {const: 4}, {const: 5}, {const: 6}, {const: 7}, {const: 8}, {const: 9}]}}}
+steps: [{id: a, tool: w.echo}]`, args: `{"e":{"k":"v"}}`, want: `arguments /e: /e/k: got string, want integer, or got object, want array, or value must be 1, or value must be 2, or value must be 3, or value must be 4, or value must be 5, or value must be 6, or value must be 7, or value must be 8`, calls: "none"},
+		{name: "an argument that is not allowed", yaml: `parameters: {type: object, properties: {e: false}}
+steps: [{id: a, tool: w.echo}]`, args: `{"e":1}`, want: `arguments /e: is not allowed`, calls: "none"},
+		{name: "defaults behind references", yaml: `parameters: {type: object, $defs: {env: {$ref: "#/$defs/text"}, text: {type: string, default: dev}, o: {type: object, default: {}, properties: {n: {$ref: "#/$defs/n"}}}, n: {type: integer, default: 10}}, properties: {e: {$ref: "#/$defs/env"}, f: {$ref: "#/$defs/env", default: own}, o: {$ref: "#/$defs/o"}, p: {$ref: "#/$defs/o"}}}
+steps: [{id: a, tool: w.echo, arguments: {x: "{{.params.e}} {{.params.f}} {{.params.o.n}} {{.params.p.n}}"}}]`, args: `{"p":{"n":3}}`, want: `{"x":"dev own 10 3"}`},
 		{name: "an argument of the wrong type", yaml: params + `steps: [{id: a, tool: w.echo}]`, args: `{"k":"three"}`, want: `arguments /k: got string, want integer`, calls: "none"},
 		{name: "a required argument", yaml: `parameters: {type: object, properties: {x: {type: string}}, required: [x]}
 steps: [{id: a, tool: w.echo}]`, want: `arguments /: missing property 'x'`, calls: "none"},

@@ -59,7 +59,15 @@ func TestRules(t *testing.T) {
 		{"a number that no JSON has", "parameters: {type: object, properties: {x: {type: number, minimum: 1e400}}}\nsteps: [{id: a, tool: w.t}]", "parameters: "},
 		{"a question that is no schema", "steps: [{id: a, type: elicitation, message: m, schema: {type: object, properties: {x: {type: nothing}}}}]", "steps[0].schema: is no JSON Schema"},
 		{"a question that is not flat", "steps: [{id: a, type: elicitation, message: m, schema: {type: object, properties: {x: {type: object}}}}]", "steps[0].schema: properties[x]: must be a string, number, integer, boolean or enum"},
-		{"a question with choices of numbers", "steps: [{id: a, type: elicitation, message: m, schema: {type: object, properties: {x: {enum: [a, 1]}}}}]", "steps[0].schema: properties[x]: an enum without a type is one of strings"},
+		{"a question with choices of numbers", "steps: [{id: a, type: elicitation, message: m, schema: {type: object, properties: {x: {enum: [a, 1]}}}}]", "steps[0].schema: properties[x].enum: must be one or more strings, with type string or none"},
+		{"a question with choices of numbers that are strings", "steps: [{id: a, type: elicitation, message: m, schema: {type: object, properties: {x: {type: string, enum: [1, 2]}}}}]", "steps[0].schema: properties[x].enum: must be one or more strings"},
+		{"a question with choices of integers", "steps: [{id: a, type: elicitation, message: m, schema: {type: object, properties: {x: {type: integer, enum: [1, 2]}}}}]", "steps[0].schema: properties[x].enum: must be one or more strings"},
+		{"a question with strings that are integers", "steps: [{id: a, type: elicitation, message: m, schema: {type: object, properties: {x: {type: integer, enum: [\"1\"]}}}}]", "steps[0].schema: properties[x].enum: must be one or more strings"},
+		{"a question with no choice", "steps: [{id: a, type: elicitation, message: m, schema: {type: object, properties: {x: {type: string, enum: []}}}}]", "steps[0].schema: properties[x].enum: must be one or more strings"},
+		{"a question for a text that is longer than it may be", "steps: [{id: a, type: elicitation, message: m, schema: {type: object, properties: {x: {type: string, minLength: 3, maxLength: 2}}}}]", "steps[0].schema: properties[x]: its minimum must not be greater than its maximum: no answer could fit"},
+		{"a question for a number that is greater than it may be", "steps: [{id: a, type: elicitation, message: m, schema: {type: object, properties: {x: {type: number, minimum: 0.2, maximum: 0.1}}}}]", "steps[0].schema: properties[x]: its minimum must not be greater"},
+		{"a question whose properties are ignored", "steps: [{id: a, type: elicitation, message: m, schema: {$schema: \"http://json-schema.org/draft-07/schema#\", $ref: \"#/definitions/o\", definitions: {o: {}}, type: object, properties: {x: {type: string}}}}]", "steps[0].schema: $ref is not available: the object must be flat"},
+		{"a parameter that fits no pattern", "parameters: {type: object, patternProperties: {\"^x_\": {}}, additionalProperties: false}\n" + one(`arguments: {x: "{{.params.y_1}}"}`), "steps[1].arguments[x]: there is no parameter y_1"},
 		{"a question with a format of nobody", "steps: [{id: a, type: elicitation, message: m, schema: {type: object, properties: {x: {type: string, format: phone}}}}]", "steps[0].schema: properties[x]: format must be email, uri, date or date-time"},
 		{"a question with a default that does not fit", "steps: [{id: a, type: elicitation, message: m, schema: {type: object, properties: {x: {type: string, default: 5}}}}]", "steps[0].schema: properties[x].default: got number, want string"},
 		{"a question that is no object", "steps: [{id: a, type: elicitation, message: m, schema: {type: string}}]", "steps[0].schema: type must be object"},
@@ -300,6 +308,8 @@ func TestLintParameters(t *testing.T) {
 		"{type: object, properties: {x: {type: integer, default: abc}}}":                                                          "parameters: properties[x].default: got string, want integer",
 		"{type: object, properties: {o: {type: object, properties: {n: {type: array, items: {type: string}, default: [a, 1]}}}}}": "parameters: properties[o].properties[n].default: /1: got number, want string",
 		"{type: object, $defs: {n: {minimum: 3}}, properties: {x: {$ref: \"#/$defs/n\", default: 2}}}":                            "parameters: properties[x].default: minimum: got 2, want 3",
+		"{type: object, $defs: {n: {type: integer, default: abc}}, properties: {x: {$ref: \"#/$defs/n\"}}}":                       "parameters: properties[x].default: got string, want integer",
+		"{type: object, properties: {x: {}}, patternProperties: {\"^z\": {}}, additionalProperties: false, required: [x, y]}":     "parameters: required[1]: there is no property y, so that no arguments could fit",
 		"{type: object, properties: {x: {}}, additionalProperties: false, required: [x, y]}":                                      "parameters: required[1]: there is no property y, so that no arguments could fit",
 		"{type: object, properties: {x: {}}, patternProperties: {\"^y\": {}}, additionalProperties: false, required: [x, y]}":     "",
 	} {
@@ -330,6 +340,16 @@ steps[1].onError: a question is asked once: retry is abort
 steps[2].onError.retryDelay: not less than the time that the step has, 1s: there is no other attempt`
 	if got := strings.Join(lines, "\n"); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestLintPatterns: a parameter whose name fits a pattern may be read, and need not be given.
+func TestLintPatterns(t *testing.T) {
+	found := parse(t, composite(t, `
+parameters: {type: object, patternProperties: {"^x_": {type: string}}, required: [x_2], additionalProperties: false}
+steps: [{id: a, tool: w.t, arguments: {x: "{{.params.x_1}}{{.params.x_2}}"}}]`)).Lint(nil)
+	if len(found) != 1 || found[0].Error() != "steps[0].arguments[x]: reads parameter x_1, which is not declared: a call without it fails" {
+		t.Errorf("found %v", found)
 	}
 }
 

@@ -506,10 +506,7 @@ func (r *run) items(t *scripting.Task, args starlark.Tuple, named []starlark.Tup
 		return nil, err
 	}
 	v, err := t.Value([]byte(s))
-	if err != nil {
-		return nil, failed("collection: %s is no array", shown(s))
-	}
-	if _, ok := v.(*starlark.List); !ok {
+	if _, ok := v.(*starlark.List); err != nil || !ok {
 		return nil, failed("collection: %s is no array", shown(s))
 	}
 	return v, nil

@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/scripting"
@@ -98,26 +100,34 @@ func (s *schema) judgeValue(v any) error {
 // pointed writes a name as a part of a JSON pointer.
 var pointed = strings.NewReplacer("~", "~0", "/", "~1")
 
-// firstCause is where and why a value does not fit, of the first cause that has no further.
+// maxForms is how many of the forms of a oneOf or anyOf are told that a value does not have.
+const maxForms = 10
+
+// firstCause is where and why a value does not fit, of the first cause that has no further; of a
+// value that has none of several forms why not, of each.
 func firstCause(e *jsonschema.ValidationError) (at, why string) {
 	for len(e.Causes) > 0 {
+		_, one := e.ErrorKind.(*kind.OneOf)
+		if _, any := e.ErrorKind.(*kind.AnyOf); one || any {
+			break
+		}
 		e = e.Causes[0]
 	}
-	var pointer strings.Builder
 	for _, step := range e.InstanceLocation {
-		pointer.WriteByte('/')
-		pointer.WriteString(pointed.Replace(step))
+		at += "/" + pointed.Replace(step)
 	}
-	if pointer.Len() == 0 {
-		pointer.WriteByte('/')
+	at = scripting.Clean(cmp.Or(at, "/"))
+	var told []string
+	for _, form := range e.Causes[:min(len(e.Causes), maxForms)] {
+		there, one := firstCause(form)
+		told = append(told, strings.TrimPrefix(there+": "+one, at+": "))
 	}
-	out := e.BasicOutput()
-	if out.Error != nil {
-		why = out.Error.String()
-	} else if len(out.Errors) > 0 && out.Errors[0].Error != nil {
-		why = out.Errors[0].Error.String()
+	if _, never := e.ErrorKind.(*kind.FalseSchema); never {
+		told = []string{"is not allowed"}
+	} else if told == nil {
+		told = []string{e.BasicOutput().Error.String()}
 	}
-	return scripting.Clean(pointer.String()), scripting.Clean(strings.Join(strings.Fields(why), " "))
+	return at, scripting.Clean(strings.Join(strings.Fields(strings.Join(told, ", or ")), " "))
 }
 
 // properties are those that the schema declares, by name.
@@ -129,18 +139,22 @@ func (s *schema) properties() map[string]any {
 	return p
 }
 
-// open reports whether a value may have properties that are not declared.
-func (s *schema) open() bool {
-	return s == nil || s.document["additionalProperties"] != false
+// allows reports whether a value may have a property that is not declared by its name.
+func (s *schema) allows(name string) bool {
+	if s == nil || s.document["additionalProperties"] != false {
+		return true
+	}
+	for pattern := range s.compiled.PatternProperties {
+		if pattern.MatchString(name) {
+			return true
+		}
+	}
+	return false
 }
 
 // requires reports whether a value must have a property.
 func (s *schema) requires(name string) bool {
-	if s == nil {
-		return false
-	}
-	required, _ := s.document["required"].([]any)
-	return slices.Contains(required, any(name))
+	return s != nil && slices.Contains(s.compiled.Required, name)
 }
 
 // contradiction is how the schema of arguments refuses what it says itself, so that calls fail
@@ -149,62 +163,60 @@ func (s *schema) contradiction() error {
 	if s == nil {
 		return nil
 	}
-	if _, patterns := s.document["patternProperties"]; !s.open() && !patterns {
-		required, _ := s.document["required"].([]any)
-		for i, name := range required {
-			name, _ := name.(string)
-			if _, declared := s.properties()[name]; !declared {
-				return fmt.Errorf("required[%d]: there is no property %s, so that no arguments could fit", i, short(name))
-			}
+	for i, name := range s.compiled.Required {
+		if _, declared := s.properties()[name]; !declared && !s.allows(name) {
+			return fmt.Errorf("required[%d]: there is no property %s, so that no arguments could fit", i, short(name))
 		}
 	}
-	return misfit(s.compiled, s.document, "")
+	return misfit(s.compiled, "")
 }
 
 // misfit says which default does not fit the property that it stands in, of those that fill
 // puts in.
-func misfit(of *jsonschema.Schema, document map[string]any, path string) error {
-	properties, _ := document["properties"].(map[string]any)
-	for _, name := range slices.Sorted(maps.Keys(properties)) {
-		p, ok := properties[name].(map[string]any)
-		compiled := of.Properties[name]
-		if !ok || compiled == nil {
-			continue
-		}
-		path := fmt.Sprintf("%sproperties[%s].", path, short(name))
-		if d, has := p["default"]; has {
-			d = cloned(d)
+func misfit(of *jsonschema.Schema, path string) error {
+	for _, name := range slices.Sorted(maps.Keys(of.Properties)) {
+		p, path := of.Properties[name], fmt.Sprintf("%sproperties[%s].", path, short(name))
+		if d := defaultOf(p); d != nil {
+			d := cloned(*d)
 			if object, ok := d.(map[string]any); ok {
-				fill(p, object, 0)
+				fill(p, object, 0, new(int))
 			}
-			if err := (&schema{compiled: compiled}).judgeValue(d); err != nil {
+			if err := (&schema{compiled: p}).judgeValue(d); err != nil {
 				return fmt.Errorf("%sdefault: %s", path, strings.TrimPrefix(err.Error(), "/: "))
 			}
 		}
-		if err := misfit(compiled, p, path); err != nil {
+		if err := misfit(p, path); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// fill puts the defaults of a schema's properties into an object, also of objects within it.
-func fill(document, object map[string]any, depth int) {
-	properties, _ := document["properties"].(map[string]any)
-	for name, p := range properties {
-		p, ok := p.(map[string]any)
-		if !ok {
-			continue
-		}
-		given, there := object[name]
-		if !there {
-			if d, has := p["default"]; has {
-				given = cloned(d)
-				object[name] = given
+// defaultOf is the default of a schema, or of what it refers to; nil for none.
+func defaultOf(of *jsonschema.Schema) *any {
+	for n := 0; of.Default == nil && of.Ref != nil && n < maxReferences; n++ {
+		of = of.Ref
+	}
+	return of.Default
+}
+
+// maxFilled is how many objects have defaults put into them: schemas may refer to each other in a circle.
+const maxFilled = 100_000
+
+// fill puts the defaults of a schema's properties, and of those of what it refers to, into an object,
+// also of objects within it.
+func fill(of *jsonschema.Schema, object map[string]any, depth int, filled *int) {
+	for n := 0; of != nil && n <= maxReferences && *filled < maxFilled; n, of = n+1, of.Ref {
+		*filled++
+		for name, p := range of.Properties {
+			if _, there := object[name]; !there {
+				if d := defaultOf(p); d != nil {
+					object[name] = cloned(*d)
+				}
 			}
-		}
-		if inner, ok := given.(map[string]any); ok && depth < scripting.MaxDepth {
-			fill(p, inner, depth+1)
+			if inner, ok := object[name].(map[string]any); ok && depth < scripting.MaxDepth {
+				fill(p, inner, depth+1, filled)
+			}
 		}
 	}
 }
@@ -246,7 +258,7 @@ func (s *schema) arguments(given []byte) (map[string]any, error) {
 		}
 	}
 	if s != nil {
-		fill(s.document, object, 0)
+		fill(s.compiled, object, 0, new(int))
 		if err := s.judgeValue(any(object)); err != nil {
 			return nil, err
 		}
@@ -317,10 +329,13 @@ func questionSchema(text []byte) (*schema, error) {
 		if !slices.Contains([]string{"string", "number", "integer", "boolean"}, kind) && !(kind == "" && choice) {
 			return nil, fmt.Errorf("properties[%s]: must be a string, number, integer, boolean or enum", scripting.Clean(name))
 		}
+		if choice && (kind != "" && kind != "string" || len(choices) == 0 || slices.ContainsFunc(choices, func(v any) bool { _, text := v.(string); return !text })) {
+			return nil, fmt.Errorf("properties[%s].enum: must be one or more strings, with type string or none: clients know no other choices", scripting.Clean(name))
+		}
+		if c := cmp.Or(s.compiled.Properties[name], &jsonschema.Schema{}); c.MinLength != nil && c.MaxLength != nil && *c.MinLength > *c.MaxLength || c.Minimum != nil && c.Maximum != nil && c.Minimum.Cmp(c.Maximum) > 0 {
+			return nil, fmt.Errorf("properties[%s]: its minimum must not be greater than its maximum: no answer could fit", scripting.Clean(name))
+		}
 		if kind == "" {
-			if slices.ContainsFunc(choices, func(v any) bool { _, text := v.(string); return !text }) {
-				return nil, fmt.Errorf("properties[%s]: an enum without a type is one of strings", scripting.Clean(name))
-			}
 			quoted := string(mcp.Quote(name))
 			typed = append(typed, mcp.Raw(quoted[1:len(quoted)-1], mcp.Change(mcp.Lookup(s.text, "properties", name), nil, mcp.With("type", `"string"`))))
 		}
@@ -328,7 +343,7 @@ func questionSchema(text []byte) (*schema, error) {
 			return nil, fmt.Errorf("properties[%s]: format must be email, uri, date or date-time", scripting.Clean(name))
 		}
 	}
-	if err := misfit(s.compiled, s.document, ""); err != nil {
+	if err := misfit(s.compiled, ""); err != nil {
 		return nil, err
 	}
 	if properties := mcp.Lookup(s.text, "properties"); len(typed) > 0 || properties == nil {
@@ -339,9 +354,7 @@ func questionSchema(text []byte) (*schema, error) {
 			return nil, fmt.Errorf("%s is not available: the object must be flat", key)
 		}
 	}
-	required, _ := s.document["required"].([]any)
-	for i, name := range required {
-		name, _ := name.(string)
+	for i, name := range s.compiled.Required {
 		if _, declared := s.properties()[name]; !declared { // which an answer may not have
 			return nil, fmt.Errorf("required[%d]: there is no property %s, so that no answer could fit", i, short(name))
 		}

@@ -272,6 +272,16 @@ func TestCancelled(t *testing.T) {
 	})
 }
 
+// TestDefaultsInACircle: defaults that have defaults within them for ever, two in each, end.
+func TestDefaultsInACircle(t *testing.T) {
+	w := parse(t, composite(t, `
+parameters: {type: object, $defs: {n: {type: object, default: {}, $ref: "#/$defs/m"}, m: {properties: {a: {$ref: "#/$defs/n"}, b: {$ref: "#/$defs/n"}}}}, properties: {x: {$ref: "#/$defs/n"}}}
+steps: [{id: a, tool: w.echo, arguments: {x: "{{len .params.x}}"}}]`))
+	if out, _ := play(t, w, "", nil); told(out) != `{"x":"2"}` {
+		t.Error(told(out))
+	}
+}
+
 // TestReferencesAreBounded holds that of a large schema with many references so many are followed,
 // and that the others say nothing.
 func TestReferencesAreBounded(t *testing.T) {

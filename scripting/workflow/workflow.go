@@ -260,7 +260,7 @@ func (p *parser) readParameter(path, name string) {
 	_, declared := s.properties()[name]
 	switch {
 	case declared:
-	case s.open():
+	case s.allows(name):
 		if !s.requires(name) {
 			p.w.undeclared = append(p.w.undeclared, ParseFault{path, fmt.Sprintf("reads parameter %s, which is not declared: a call without it fails", short(name))})
 		}
