@@ -332,9 +332,6 @@ func (r *reply) events(ctx context.Context, id []byte, m *mcp.Message, before fu
 		}
 		err = m.Decode(e.Data)
 		switch {
-		case err != nil && mcp.Idle(e.Data):
-			r.peer.missed(err)
-			r.wait()
 		case errors.Is(err, mcp.ErrBatch):
 			r.wait()
 			if at := r.ask.place; at != nil && !at.news(&e) {

@@ -238,24 +238,6 @@ func Begins(head []byte) (method, id []byte) {
 	return nil, nil
 }
 
-// Idle reports whether the data of an event hold neither a message nor a part of one, as what some
-// servers send so that a connection stays open: a word, a number, an object or a batch of nothing.
-func Idle(text []byte) bool {
-	text = bytes.TrimSpace(bytes.TrimPrefix(text, []byte(byteOrderMark)))
-	if len(text) == 0 {
-		return true
-	}
-	within := text[1:]
-	switch text[0] {
-	case '{':
-		return string(bytes.TrimSpace(within)) == "}"
-	case '[':
-		within = bytes.TrimSpace(within)
-		return len(within) > 0 && within[0] != '{' && within[0] != '['
-	}
-	return true
-}
-
 // Tells reports whether what is no message would be a notification or a question, and no answer.
 func Tells(text []byte) bool {
 	method, id := Begins(text)
