@@ -22,6 +22,7 @@ const (
 	fnKey    = hidden + "key"   // looks at a key before it is hashed, and returns it
 	fnStored = hidden + "store" // as fnKey, and charges the place of a new key
 	fnStar   = hidden + "star"  // looks at a sequence before it becomes arguments
+	fnCut    = hidden + "cut"   // looks at what is gone through in steps for a slice, and returns it
 	fnMethod = hidden + "."     // a method, counted
 	fnSet    = hidden + "[]="   // x[k] = v
 	fnRight  = hidden + "right" // the right side of an assigning operator
@@ -173,6 +174,9 @@ func expr(e syntax.Expr) syntax.Expr {
 		e.X, e.Y = expr(e.X), key(fnKey, e.Lbrack, e.Y)
 	case *syntax.SliceExpr:
 		e.X = expr(e.X)
+		if e.Step != nil {
+			e.X = call(e.Lbrack, fnCut, e.X)
+		}
 		for _, x := range []*syntax.Expr{&e.Lo, &e.Hi, &e.Step} {
 			if *x != nil {
 				*x = expr(*x)

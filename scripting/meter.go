@@ -76,6 +76,16 @@ func (m *meter) fits(thread *starlark.Thread, bytes, elements int) error {
 	return m.work(thread, bytes/64+elements)
 }
 
+// runes is fits for a text that is made or gone through character by character. It takes several
+// times as long as is counted here, where characters are rare ones; after so much work the clock of
+// a filter is looked at often enough to see it.
+func (m *meter) runes(thread *starlark.Thread, bytes int) error {
+	if err := m.fits(thread, bytes, 0); err != nil {
+		return err
+	}
+	return m.work(thread, bytes/8)
+}
+
 // made counts a value that was made, without what it refers to.
 func (m *meter) made(v starlark.Value, err error) (starlark.Value, error) {
 	if err != nil {
@@ -138,21 +148,13 @@ func (m *meter) text(thread *starlark.Thread, v starlark.Value) (int, error) {
 	if err := w.weigh(v, 0); err != nil {
 		return 0, err
 	}
-	if n, ok := v.(starlark.Int); ok {
-		if err := m.work(thread, square(bitLen(n), bitLen(n))/4); err != nil {
-			return 0, err
-		}
-	}
-	if err := m.fits(thread, w.bytes, 0); err != nil {
-		return 0, err
-	}
-	return w.bytes, nil
+	return w.bytes, m.runes(thread, w.bytes)
 }
 
 // square is the work of multiplying or dividing numbers of so many bits, in units.
 func square(x, y int) int { return (x / 64) * (y / 64) / 8 }
 
-// The three that builtins of both engines ask; without a meter they allow everything.
+// The four that builtins of both engines ask; without a meter they allow everything.
 
 // work is meter.fits, for a value of so many bytes and elements.
 func (r *run) work(thread *starlark.Thread, bytes, elements int) error {
@@ -160,6 +162,14 @@ func (r *run) work(thread *starlark.Thread, bytes, elements int) error {
 		return nil
 	}
 	return r.meter.fits(thread, bytes, elements)
+}
+
+// runes is meter.runes.
+func (r *run) runes(thread *starlark.Thread, bytes int) error {
+	if r.meter == nil {
+		return nil
+	}
+	return r.meter.runes(thread, bytes)
 }
 
 // charge counts a value that was made.

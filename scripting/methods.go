@@ -14,7 +14,7 @@ func isMethod(name string) bool { return slices.Contains(methodNames(), name) }
 
 func methodNames() []string {
 	return []string{
-		"add", "append", "capitalize", "codepoint_ords", "codepoints", "count", "difference", "discard", "elem_ords", "elems",
+		"add", "append", "capitalize", "clear", "codepoint_ords", "codepoints", "count", "difference", "discard", "elem_ords", "elems",
 		"endswith", "extend", "find", "format", "get", "index", "insert", "intersection", "isalnum", "isalpha", "isdigit", "islower",
 		"isspace", "issubset", "issuperset", "istitle", "isupper", "items", "join", "keys", "lower", "lstrip", "partition", "pop",
 		"remove", "removeprefix", "removesuffix", "replace", "rfind", "rindex", "rpartition", "rsplit", "rstrip", "setdefault", "split", "splitlines", "startswith", "strip", "symmetric_difference", "title", "union", "update",
@@ -110,6 +110,9 @@ func countedMethod(plain *starlark.Builtin) *starlark.Builtin {
 
 // before looks at the call of a method before it is made.
 func (m *meter) before(thread *starlark.Thread, x starlark.Value, name string, args starlark.Tuple, named []starlark.Tuple) error {
+	if name == "clear" { // goes through the room for all that a dict or a set ever had, which took this much at the most
+		return m.work(thread, int(m.total/256))
+	}
 	switch x := x.(type) {
 	case starlark.String:
 		return m.textMethod(thread, string(x), name, args, named)
@@ -193,10 +196,10 @@ func (m *meter) textMethod(thread *starlark.Thread, s, name string, args starlar
 			}
 			size += n * (len(arg(1)) - len(arg(0)))
 		}
-		return m.fits(thread, max(size, len(s)), 0)
+		return m.runes(thread, max(size, len(s)))
 	case "format":
 		// Each field is looked for among all names, here and by the language.
-		if err := m.work(thread, strings.Count(s, "{")*len(named)); err != nil {
+		if err := m.work(thread, strings.Count(s, "{")*(len(named)+unitsPerField)); err != nil {
 			return err
 		}
 		size := len(s)
@@ -246,7 +249,7 @@ func (m *meter) textMethod(thread *starlark.Thread, s, name string, args starlar
 		}
 		return m.work(thread, units*(1+len(s)/256))
 	case "upper", "lower", "title", "capitalize":
-		return m.fits(thread, len(s), 0)
+		return m.runes(thread, len(s))
 	case "isalnum", "isalpha", "isdigit", "islower", "isspace", "istitle", "isupper":
 		return m.work(thread, len(s)/4) // character by character
 	}

@@ -59,7 +59,7 @@ func jsonBounds(thread *starlark.Thread, name string, args starlark.Tuple, named
 			}
 			size += w.bytes
 		}
-		return r.work(thread, size, 0)
+		return r.runes(thread, size)
 	}
 	if len(args) == 0 {
 		return nil
@@ -88,11 +88,14 @@ func jsonBounds(thread *starlark.Thread, name string, args starlark.Tuple, named
 		if err := r.meter.allocate(made.size); err != nil {
 			return err
 		}
+		if err := r.meter.work(thread, size/2); err != nil { // as Task.Value
+			return err
+		}
 		if crowded(text) {
 			return errCrowded
 		}
 	}
-	return r.work(thread, size, 0)
+	return r.runes(thread, size)
 }
 
 // jsonMade is what becomes of a JSON text.

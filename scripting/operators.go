@@ -28,8 +28,17 @@ func countedFunctions() starlark.StringDict {
 			return m.binary(thread, op, args[0], args[1])
 		})
 	}
-	scope[fnNew] = hiddenBuiltin(2, func(m *meter, _ *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
-		return m.made(args[0], nil)
+	scope[fnNew] = hiddenBuiltin(2, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+		return m.made(args[0], m.work(thread, shallow(args[0])/64))
+	})
+	scope[fnCut] = hiddenBuiltin(2, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+		units := 0 // of a range
+		if s, text := raw(args[0]); text {
+			units = len(s) / 4
+		} else if args[0].Type() != "range" { // a list or a tuple grows as it is made
+			units = 2 * max(0, starlark.Len(args[0]))
+		}
+		return args[0], m.work(thread, units)
 	})
 	scope[fnElem] = hiddenBuiltin(2, func(m *meter, _ *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
 		return args[0], m.allocate(2 * sizeElement)
@@ -228,6 +237,9 @@ func (m *meter) repeated(thread *starlark.Thread, x starlark.Value, n starlark.I
 
 // interpolated is format % x.
 func (m *meter) interpolated(thread *starlark.Thread, format string, x starlark.Value) error {
+	if err := m.work(thread, strings.Count(format, "%")*unitsPerField); err != nil {
+		return err
+	}
 	size := len(format)
 	each := func(v starlark.Value, times int) error {
 		n, err := m.text(thread, v)

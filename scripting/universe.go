@@ -59,7 +59,7 @@ func (m *meter) builtin(thread *starlark.Thread, name string, args starlark.Tupl
 		err = m.sequence(thread, first)
 	case "bytes", "hash", "float":
 		if err = m.sequence(thread, first); err == nil {
-			err = m.fits(thread, max(0, starlark.Len(first)), 0)
+			err = m.runes(thread, max(0, starlark.Len(first)))
 		}
 	case "dict":
 		err = m.pairs(thread, first)
@@ -70,8 +70,12 @@ func (m *meter) builtin(thread *starlark.Thread, name string, args starlark.Tupl
 			}
 		}
 	case "int":
-		if text, ok := starlark.AsString(first); ok && len(strings.Trim(text, " \t\r\n+-_")) > MaxDigits+2 {
-			err = fmt.Errorf("int: a text of more than %d digits", MaxDigits)
+		if text, ok := starlark.AsString(first); ok {
+			n := len(strings.Trim(text, " \t\r\n+-_"))
+			if n > MaxDigits+2 {
+				return nil, nil, fmt.Errorf("int: a text of more than %d digits", MaxDigits)
+			}
+			err = m.work(thread, len(text)/16+square(4*n, 4*n)/2)
 		}
 	case "repr", "str":
 		if _, text := first.(starlark.String); !text || name == "repr" {

@@ -27,6 +27,7 @@ var (
 const (
 	paidAtOnce    = 4096
 	unitsPerValue = 4
+	unitsPerField = 16 // of a format
 )
 
 // weigher walks through a value, and counts shared parts each time: what a comparison, a
@@ -36,6 +37,7 @@ type weigher struct {
 	bytes int // of its text, at the most
 
 	json   bool   // bytes are those of its JSON text
+	plain  bool   // bytes are those of the texts in it, as a comparison meets them
 	cycles bool   // a value within itself is written as [...]
 	payer  *meter // of the walk, 4,096 values at a time; nil for a short one
 	thread *starlark.Thread
@@ -54,13 +56,17 @@ func (w *weigher) weigh(v starlark.Value, depth int) error {
 	var each func(yield func(starlark.Value) bool)
 	switch v := v.(type) {
 	case starlark.String:
-		w.bytes += quoted(string(v), w.json)
+		w.bytes += w.text(string(v))
 		return nil
 	case starlark.Bytes:
-		w.bytes += 1 + quoted(string(v), false)
+		w.bytes += 1 + w.text(string(v))
 		return nil
 	case starlark.Int:
-		w.bytes += 2 + bitLen(v)*3/10
+		n := bitLen(v)
+		w.bytes += 2 + n*3/10
+		if n > 64 && w.payer != nil {
+			return w.payer.work(w.thread, square(n, n)/4)
+		}
 		return nil
 	case starlark.Bool, starlark.NoneType:
 		w.bytes += 5
@@ -114,6 +120,15 @@ func (w *weigher) weigh(v starlark.Value, depth int) error {
 		}
 	}
 	return nil
+}
+
+// text is how many bytes a text has. One of a value of which nobody makes the text any more is not
+// gone through.
+func (w *weigher) text(s string) int {
+	if w.plain || w.payer != nil && w.bytes > maxValueBytes {
+		return len(s)
+	}
+	return quoted(s, w.json)
 }
 
 func same(a, b starlark.Value) bool {
@@ -175,7 +190,7 @@ func compared(v starlark.Value) (int, error) {
 	case starlark.Bytes:
 		return 1 + len(v)/16, nil
 	case starlark.Iterable:
-		w := weigher{left: maxCompared}
+		w := weigher{left: maxCompared, plain: true}
 		if err := w.weigh(v, 0); err != nil {
 			return 0, errCompared
 		}

@@ -102,6 +102,7 @@ func TestHostFunctions(t *testing.T) {
 		{`print("p", 1, sep = "-")`, `None`, `info: p-1`},
 		{`info("x" * 5000)`, `None`, `info: ` + strings.Repeat("x", 4096)},
 		{`log_level()`, `0`, ``},
+		{`[len(range(1000000)[::3]), "abc"[::-1], [1, 2, 3][::-2]]`, `[333334, "cba", [3, 1]]`, ``},
 		{`now_millis() > 1700000000000`, `True`, ``},
 		{`monotonic() <= monotonic()`, `True`, ``},
 		{`[len(random(16)), random(8) != random(8), random(0)]`, `[32, True, ""]`, ``},
