@@ -38,6 +38,9 @@ func (s Secret) Trimmed() Secret {
 	return Secret(strings.TrimSuffix(strings.TrimSuffix(string(s), "\n"), "\r"))
 }
 
+// ErrShare says that whoever keeps a value in a Store has kept as much there as it may: others go on.
+var ErrShare = errors.New("its share of the store is full")
+
 // Store keeps small values with a lifetime, for one edge or for all replicas
 // of it. It is safe for concurrent use. An error says that the store could not
 // be reached or did not answer in time, and never holds a value.

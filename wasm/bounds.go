@@ -2,6 +2,9 @@ package wasm
 
 import "time"
 
+// KeyPrefix begins keys in the store, before the filter's name and a colon.
+const KeyPrefix = "weir:guest:"
+
 // The bounds of what functions of the host take, of guests and of filters in any other
 // language (ABI.md, host functions).
 const (

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/sdk/abi"
 )
 
@@ -24,6 +25,7 @@ type Front struct {
 	breaker breaker
 	counts  counts
 	lines   lineRate
+	full    atomic.Int64 // the minute in which the log said last that its share of the store is full
 
 	active atomic.Int64 // calls under way, and one until Close
 	closed atomic.Bool
@@ -144,6 +146,18 @@ func (f *Front) Line(level slog.Level, text []byte) {
 		return
 	}
 	f.to.Log(ctx, level, strings.ToValidUTF8(string(text), "\ufffd"), "guest", f.name)
+}
+
+// Unstored returns what a program is told of an error of the store, below zero. The log says once a
+// minute where it is its own share that is full.
+func (f *Front) Unstored(err error) int64 {
+	if !errors.Is(err, edge.ErrShare) {
+		return abi.ErrUnavailable
+	}
+	if now := time.Now().Unix()/60 + 1; f.full.Swap(now) != now {
+		f.to.Warn("a filter's share of the store in memory is full: have it keep less, or for a shorter time (ttl_ms), or give its server a store without shares (sessionStorage of provider kvstore)", "guest", f.name)
+	}
+	return abi.ErrLimit
 }
 
 // Figures returns what the front counts.

@@ -161,7 +161,7 @@ func (in *instance) key(p, n uint64) (string, bool) {
 		return "", false
 	}
 	name := in.view(p, n)
-	return "weir:guest:" + in.guest.binding.Name + ":" + string(name), utf8.Valid(name)
+	return KeyPrefix + in.guest.binding.Name + ":" + string(name), utf8.Valid(name)
 }
 
 // wait runs something that waits for the store, and returns 0 or one of abi.Err… below
@@ -181,7 +181,7 @@ func (in *instance) wait(f func(context.Context) error) int64 {
 	in.storedFor += time.Since(start)
 	resume()
 	if err != nil {
-		return abi.ErrUnavailable
+		return in.guest.front.Unstored(err)
 	}
 	return 0
 }

@@ -24,6 +24,7 @@ type mapStore struct {
 	mu     sync.Mutex
 	values map[string][]byte
 	down   bool
+	spent  bool // the guest's share is full
 }
 
 var errDown = errors.New("down")
@@ -40,6 +41,9 @@ func (s *mapStore) Get(_ context.Context, key string) ([]byte, error) {
 func (s *mapStore) Put(_ context.Context, key string, value []byte, _ time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.spent {
+		return fmt.Errorf("put: %w", edge.ErrShare)
+	}
 	if s.down {
 		return errDown
 	}
@@ -146,6 +150,11 @@ func TestHostFunctions(t *testing.T) {
 	out, err := open(t, hostGuest("kv_get", seq(key, i32(stateAt), i32(64))), grants).Call(context.Background(), hook, "", Sender{}, nil, nil)
 	if err != nil || int64(binary.LittleEndian.Uint64(out)) != abi.ErrUnavailable {
 		t.Errorf("a store that is down: %x, %v", out, err)
+	}
+	store.down, store.spent = false, true
+	out, err = open(t, hostGuest("kv_set", seq(key, value, i64(1000))), grants).Call(context.Background(), hook, "", Sender{}, nil, nil)
+	if err != nil || int64(binary.LittleEndian.Uint64(out)) != abi.ErrLimit {
+		t.Errorf("a share that is full: %x, %v", out, err)
 	}
 	for _, clock := range []string{"now_ms", "mono_ns"} {
 		out, err := open(t, hostGuest(clock), grants).Call(context.Background(), hook, "", Sender{}, nil, nil)

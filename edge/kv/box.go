@@ -41,8 +41,8 @@ func (s *MemoryStore) Post(_ context.Context, name string, data []byte, ttl time
 			return fail("post", errFull)
 		}
 	}
-	if !s.room(now, int64(len(data))+perEntry, entries) {
-		return fail("post", errFull)
+	if err := s.room(now, int64(len(data))+perEntry, entries, nil); err != nil {
+		return fail("post", err)
 	}
 	b = s.open(name)
 	b.messages = append(b.messages, message{b.next, clone(data), now.Add(ttl)})

@@ -80,7 +80,7 @@ func fail(op string, err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return &edge.Error{Kind: edge.Gone, Op: "kv: " + op, Err: err}
-	case errors.Is(err, errFull):
+	case errors.Is(err, errFull), errors.Is(err, edge.ErrShare):
 	default:
 		err = &awayError{err}
 	}

@@ -17,6 +17,10 @@ type Limits struct {
 	Buckets int   // token buckets; 100,000
 	Value   int   // bytes of one value or message; 17 MiB
 	Box     int   // messages of one box; 1,024
+
+	// Owner names whose key one is, where there are many owners who do not know of each other;
+	// "" for nobody's. The values of one have a quarter of the room. nil for no owners.
+	Owner func(key string) string
 }
 
 // sweepEvery is how often what has expired gives its memory back. Nobody sees
@@ -38,6 +42,7 @@ type MemoryStore struct {
 	values map[string]*value
 	expiry dues[*value]
 	boxes  map[string]*box
+	shares map[string]*share // by owner
 	bytes  int64
 	swept  time.Time // when all boxes were last looked at
 	closed bool
@@ -57,7 +62,20 @@ type value struct {
 	key     string
 	data    []byte
 	expires time.Time
-	at      int // in expiry
+	at      int    // in expiry
+	of      *share // nil for nobody's
+}
+
+// share is what an owner has.
+type share struct {
+	bytes  int64
+	values int
+}
+
+func (s *share) add(bytes int64, values int) {
+	if s != nil {
+		s.bytes, s.values = s.bytes+bytes, s.values+values
+	}
 }
 
 func (v *value) due() time.Time { return v.expires }
@@ -72,6 +90,7 @@ func Memory(l Limits) *MemoryStore {
 		limits: l,
 		values: map[string]*value{},
 		boxes:  map[string]*box{},
+		shares: map[string]*share{},
 		end:    make(chan struct{}),
 		ended:  make(chan struct{}),
 	}
@@ -133,8 +152,8 @@ func (s *MemoryStore) Put(_ context.Context, key string, data []byte, ttl time.D
 	s.calls.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.set(key, data, ttl) {
-		return fail("put", errFull)
+	if err := s.set(key, data, ttl); err != nil {
+		return fail("put", err)
 	}
 	return nil
 }
@@ -196,8 +215,8 @@ func (s *MemoryStore) swap(key string, seen *value, data []byte, ttl time.Durati
 		s.drop(seen)
 		return true, nil
 	}
-	if !s.set(key, data, ttl) {
-		return false, fail("update", errFull)
+	if err := s.set(key, data, ttl); err != nil {
+		return false, fail("update", err)
 	}
 	return true, nil
 }
@@ -212,43 +231,62 @@ func (s *MemoryStore) live(key string) *value {
 	return v
 }
 
-// set keeps a value and reports whether there was room. s.mu is held.
-func (s *MemoryStore) set(key string, data []byte, ttl time.Duration) bool {
+// share returns what the owner of a key has; nil for nobody's. s.mu is held.
+func (s *MemoryStore) share(key string) *share {
+	if s.limits.Owner == nil || s.limits.Owner(key) == "" {
+		return nil
+	}
+	owner := s.limits.Owner(key)
+	if s.shares[owner] == nil {
+		s.shares[owner] = &share{}
+	}
+	return s.shares[owner]
+}
+
+// set keeps a value, for which there has to be room. s.mu is held.
+func (s *MemoryStore) set(key string, data []byte, ttl time.Duration) error {
 	now := time.Now()
-	v := &value{key: key, data: clone(data), expires: now.Add(ttl)}
+	v := &value{key: key, data: clone(data), expires: now.Add(ttl), of: s.share(key)}
 	old := s.live(key)
 	need, more := v.size(), 1
 	if old != nil {
 		need, more = need-old.size(), 0
 	}
-	if !s.room(now, need, more) {
-		return false
+	if err := s.room(now, need, more, v.of); err != nil {
+		return err
 	}
 	s.drop(s.values[key])
 	s.values[key] = v
 	s.bytes += v.size()
+	v.of.add(v.size(), 1)
 	heap.Push(&s.expiry, v)
-	return true
+	return nil
 }
 
-// room reports whether so many more bytes and entries fit, once what has
-// expired is gone. s.mu is held.
-func (s *MemoryStore) room(now time.Time, bytes int64, entries int) bool {
+// room returns why so many more bytes and entries, of a share or of nobody's, do
+// not fit once what has expired is gone. s.mu is held.
+func (s *MemoryStore) room(now time.Time, bytes int64, entries int, of *share) error {
+	spent := func() bool {
+		return of != nil && (of.bytes+bytes > s.limits.Bytes/4 || of.values+entries > s.limits.Values/4)
+	}
 	fits := func() bool {
-		return s.bytes+bytes <= s.limits.Bytes && len(s.values)+len(s.boxes)+entries <= s.limits.Values
+		return !spent() && s.bytes+bytes <= s.limits.Bytes && len(s.values)+len(s.boxes)+entries <= s.limits.Values
 	}
 	if fits() {
-		return true
+		return nil
 	}
 	s.forget(now)
 	if !fits() && now.Sub(s.swept) >= time.Second { // all boxes are much to look at
 		s.forgetMessages(now)
 	}
 	if fits() {
-		return true
+		return nil
 	}
 	s.full.Add(1)
-	return false
+	if spent() {
+		return edge.ErrShare
+	}
+	return errFull
 }
 
 // drop removes a value. s.mu is held.
@@ -259,6 +297,7 @@ func (s *MemoryStore) drop(v *value) {
 	heap.Remove(&s.expiry, v.at)
 	delete(s.values, v.key)
 	s.bytes -= v.size()
+	v.of.add(-v.size(), -1)
 }
 
 // forget removes the values that have expired. s.mu is held.

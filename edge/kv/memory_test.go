@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,6 +98,52 @@ func TestMemoryLifetimesAreExact(t *testing.T) {
 			t.Errorf("%d messages expired, want 1", n)
 		}
 	})
+}
+
+// One of many owners fills its quarter of the room and no more: others go on, and what it replaces,
+// deletes or lets expire is room of its own again.
+func TestMemoryOwners(t *testing.T) {
+	owner := func(key string) string {
+		name, _, _ := strings.Cut(key, ":")
+		return strings.TrimSuffix(name, "nobody")
+	}
+	for name, limits := range map[string]kv.Limits{"values": {Values: 12, Owner: owner}, "bytes": {Bytes: 12 << 10, Owner: owner}} {
+		t.Run(name, func(t *testing.T) {
+			still(t, limits, func(t *testing.T, s *kv.MemoryStore) {
+				ctx, data := t.Context(), make([]byte, 1<<10-128-3) // with its key and what an entry costs 1 KiB
+				put := func(key string, fits bool) {
+					t.Helper()
+					err := s.Put(ctx, key, data, time.Minute)
+					if fits && err != nil || !fits && (!errors.Is(err, edge.ErrShare) || edge.KindOf(err) != edge.Overload) {
+						t.Errorf("%s: %v", key, err)
+					}
+				}
+				for _, key := range []string{"a:1", "a:2", "a:3"} {
+					put(key, true)
+				}
+				put("a:4", false)
+				if err := s.Update(ctx, "a:4", time.Minute, func([]byte) ([]byte, error) { return data, nil }); !errors.Is(err, edge.ErrShare) {
+					t.Errorf("an update: %v", err)
+				}
+				put("a:1", true)
+				put("b:1", true)
+				for _, key := range []string{"nobody:1", "nobody:2", "nobody:3", "nobody:4"} {
+					_ = s.Delete(ctx, key)
+					put(key, true)
+				}
+				if err := s.Delete(ctx, "a:2"); err != nil {
+					t.Fatal(err)
+				}
+				put("a:4", true)
+				put("a:5", false)
+				time.Sleep(time.Minute)
+				put("a:5", true)
+				if n := s.Counters().Full; n != 3 {
+					t.Errorf("%d values found no room, want 3", n)
+				}
+			})
+		})
+	}
 }
 
 // A value that finds no room is refused, no other is lost for it, and what

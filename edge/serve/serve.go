@@ -253,7 +253,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (_
 		return nil, fmt.Errorf("--cache-memory: %w", err)
 	}
 	e.given.counting = append(e.given.counting, e.world.cache)
-	e.world.memory = kv.Memory(kv.Limits{})
+	e.world.memory = kv.Memory(kv.Limits{Owner: guest.Owner})
 	e.world.library = optimizer.NewLibrary()
 	e.world.places = turns.New(turns.Most(), mostForValues())
 	if e.world.reach, err = s.Reach(); err != nil {

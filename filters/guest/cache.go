@@ -404,6 +404,15 @@ func (l *Loaded) read(secrets edge.Secrets) error {
 	return nil
 }
 
+// Owner returns the filter that a key of the store belongs to; "" for none.
+func Owner(key string) string {
+	if rest, ours := strings.CutPrefix(key, wasm.KeyPrefix); ours {
+		name, _, _ := strings.Cut(rest, ":")
+		return name
+	}
+	return ""
+}
+
 // binding tells package wasm about a filter. It lets no failure pass: this
 // package decides about failures.
 func (s *Spec) binding(p *program, keys map[string]edge.Secret, env edge.Env) wasm.Binding {

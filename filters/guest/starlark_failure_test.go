@@ -136,6 +136,29 @@ def on_call_request(c):
 	})
 }
 
+// TestStoreOfFilters: a filter that fills its share of the store is told so, as the log is, once a
+// minute, and the one beside it keeps what it likes.
+func TestStoreOfFilters(t *testing.T) {
+	t.Parallel()
+	back := edgetest.NewServer(t, edgetest.Modern)
+	e := start(t, scripted(t, backs{"back": back}, []script{{name: "greedy", more: "grants: {kv: true}", text: `
+def on_call_request(c):
+    kept = [n for n in range(300) if attempt(lambda: kv_set("k%d" % n, "x" * 65536, 60000))["ok"]]
+    return [set_arg("/kept", len(kept)), set_arg("/code", attempt(lambda: kv_set("k", "x" * 65536, 60000))["error"]["code"])]
+`}, {name: "other", more: "grants: {kv: true}", text: `
+def on_call_request(c):
+    kv_set("k", "x" * 65536, 60000)
+    return set_arg("/count", kv_add("n", 1, 60000))
+`}}))
+	got := text(t, newClient(e, edgetest.Modern).call(t, "echo", "{}"))
+	if kept := edgetest.Member(got, "kept"); kept != "255" || edgetest.Member(got, "code") != "-3" || edgetest.Member(got, "count") != "1" {
+		t.Errorf("255 values of 64 KiB have room in a quarter of 64 MiB, then it is -3; the other counts to 1: %s", got)
+	}
+	if log := e.Log(); strings.Count(log, "a filter's share of the store in memory is full") > 2 || !strings.Contains(log, "ttl_ms") || !strings.Contains(log, "guest=greedy") || strings.Contains(log, "guest=other") {
+		t.Errorf("the log does not say once whose share is full: %s", log)
+	}
+}
+
 // TestScriptReload swaps a script while calls come by the clock, 2,000 a second where the
 // machine can: each is judged by the one or the other, and none fails. make storm
 // ROW=starlark holds the rate for a minute, from outside of the process.

@@ -243,7 +243,7 @@ func hmacOf(c *call, t *scripting.Task, args starlark.Tuple, named []starlark.Tu
 
 // key returns the name in the store for a name of the program.
 func (c *call) key(name string) (string, bool) {
-	return "weir:guest:" + c.guest.binding.Name + ":" + name, name != "" && len(name) <= wasm.MaxKey && utf8.ValidString(name)
+	return wasm.KeyPrefix + c.guest.binding.Name + ":" + name, name != "" && len(name) <= wasm.MaxKey && utf8.ValidString(name)
 }
 
 // wait runs something that waits for the store. That time is not the program's, but has a
@@ -263,7 +263,7 @@ func (c *call) wait(name string, f func(context.Context) error) error {
 	c.waitedOn += time.Since(start)
 	resume()
 	if err != nil {
-		return failed(name, abi.ErrUnavailable)
+		return failed(name, c.guest.front.Unstored(err))
 	}
 	return nil
 }
