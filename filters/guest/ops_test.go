@@ -66,6 +66,29 @@ func TestOps(t *testing.T) {
 
 // FuzzOps reads whatever a guest answers with.
 func FuzzOps(f *testing.F) {
+// TestSound: what a program made of an item is one that clients take, member by member. What a backend
+// had made of a member is not the program's.
+func TestSound(t *testing.T) {
+	const was = `{"name":"a","inputSchema":{"type":"object"},"title":5}`
+	for is, want := range map[string]string{
+		was: "",
+		`{"name":"b","inputSchema":{"type":"object","x":1},"title":"t","description":"d","outputSchema":{"type":"object"},"annotations":{"title":"t","openWorldHint":false,"other":"x"}}`: "",
+		`{"title":null}`:                           "", // it was none before
+		`{"name":null}`:                            "name: must be a text",
+		`{"inputSchema":{"type":"array"}}`:         `inputSchema: must be an object with the "type" "object"`,
+		`{"inputSchema":{}}`:                       "inputSchema: must be",
+		`{"outputSchema":"object"}`:                "outputSchema: must be",
+		`{"annotations":[]}`:                       "annotations: must be an object",
+		`{"annotations":{"destructiveHint":null}}`: "destructiveHint is true or false",
+		`{"annotations":{"idempotentHint":1}}`:     "idempotentHint is true or false",
+		`{"description":["d"]}`:                    "description: must be a text",
+	} {
+		if err := sound([]byte(was), []byte(is)); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", is, err, want)
+		}
+	}
+}
+
 	f.Add(said(abi.OpSetArg, abi.AppendString(nil, abi.ArgPointer, "/a"), abi.AppendString(nil, abi.ArgRaw, "1")), []byte(`{"a":{"b":[1,2]}}`))
 	f.Add(said(abi.OpDelArg, abi.AppendString(nil, abi.ArgPointer, "/a/b/0")), []byte(`{"a":{"b":[1,2]}}`))
 	f.Fuzz(func(t *testing.T, record, arguments []byte) {

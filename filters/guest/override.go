@@ -263,7 +263,37 @@ func sound(was, is []byte) error {
 	if len(is) > maxEdited {
 		return fmt.Errorf("it has grown to %d bytes", len(is))
 	}
-	return mcp.Valid(is)
+	if err := mcp.Valid(is); err != nil {
+		return err
+	}
+	for _, member := range [...]string{inputSchema, "outputSchema", "annotations", "name", "title", "description"} {
+		want := malformed(member, mcp.Lookup(is, member))
+		if want != "" && malformed(member, mcp.Lookup(was, member)) == "" { // what a backend did to it is not the program's
+			return fmt.Errorf("%s: must be %s: clients refuse the whole list", member, want)
+		}
+	}
+	return nil
+}
+
+// malformed returns what a member has to be and is not (schema.ts, Tool and ToolAnnotations); "" for
+// one that is right or not there.
+func malformed(member string, value []byte) string {
+	switch {
+	case value == nil:
+	case member == inputSchema || member == "outputSchema":
+		if mcp.String(mcp.Lookup(value, "type")) != "object" {
+			return `an object with the "type" "object"`
+		}
+	case member == "annotations":
+		for _, hint := range [...]string{"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"} {
+			if v := string(mcp.Lookup(value, hint)); value[0] != '{' || v != "" && v != "true" && v != "false" {
+				return "an object whose " + hint + " is true or false"
+			}
+		}
+	case value[0] != '"':
+		return "a text"
+	}
+	return ""
 }
 
 // edit applies one operation to an item.

@@ -154,11 +154,17 @@ func TestPatchItem(t *testing.T) {
 	for rule, want := range map[string]string{
 		`/icons|[]`: `"icons":[]`, `/_meta/a|{"b":1.50}`: `"_meta":{"a":{"b":1.50}}`, `/title|"T"`: `"title":"T"`,
 		`/name|"other"`: "", `/_meta/a/b/c|1`: "", `|{}`: "", `icons|[]`: "",
+		`/outputSchema|{"type":"object"}`: `"outputSchema":{"type":"object"}`, `/annotations|{"readOnlyHint":true}`: `"readOnlyHint":true`,
+		`/inputSchema|"T"`: "", `/outputSchema|{"type":"array"}`: "", `/annotations|{"readOnlyHint":"yes"}`: "", `/description|5`: "", `/title|null`: "",
+		`set_schema|{"type":"nope"}`: "", `annotate|readOnlyHint|"yes"`: "",
 	} {
 		back := edgetest.NewServer(t, edgetest.Modern, func(s *edgetest.Server) {
 			s.Tools = `[{"name":"echo","icons":[{"src":"x:y"}],"_meta":{"a":1},"inputSchema":{"type":"object"}}]`
 		})
-		f := filter{name: "f", rules: []string{"override_tools|*|patch_item|" + rule}}
+		if !strings.HasPrefix(rule, "set_schema|") && !strings.HasPrefix(rule, "annotate|") {
+			rule = "patch_item|" + rule
+		}
+		f := filter{name: "f", rules: []string{"override_tools|*|" + rule}}
 		c := newClient(start(t, manifest(t, backs{"back": back}, []filter{f})), edgetest.Modern)
 		r := c.request(t, "tools/list", "")
 		if want == "" {
