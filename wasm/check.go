@@ -23,6 +23,7 @@ type About struct {
 	Hooks    []abi.Hook // that it has a function for
 	Needs    []Need     // in the order of its imports
 	Minimum  uint32     // of its memory, in bytes
+	Memory   uint64     // bytes of one instance, at most, unless a limit is set
 	Manifest []byte     // JSON text that nobody has looked at; nil for none
 }
 
@@ -41,7 +42,8 @@ func Check(binary []byte) (*About, error) {
 		return nil, err
 	}
 	sum := sha256.Sum256(binary)
-	a := &About{Digest: hex.EncodeToString(sum[:]), Hooks: m.Hooks, Minimum: m.Minimum, Manifest: manifest(binary)}
+	limits, _ := m.Defaults(Limits{}) // which are possible
+	a := &About{Digest: hex.EncodeToString(sum[:]), Hooks: m.Hooks, Minimum: m.Minimum, Memory: limits.Memory, Manifest: manifest(binary)}
 	for _, e := range parsed.imports {
 		if f, _ := hostFunctionNamed(e.module, e.name); f.grant != "" {
 			a.Needs = append(a.Needs, Need{e.module + "." + e.name, f.grant})

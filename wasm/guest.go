@@ -154,7 +154,7 @@ func (m *Module) Open(ctx context.Context, b Binding) (*Guest, error) {
 		return nil, err
 	}
 	if uint64(m.Minimum) > b.Limits.Memory {
-		return nil, fmt.Errorf("guest %q: it starts with %d bytes of memory: its limit is %d", b.Name, m.Minimum, b.Limits.Memory)
+		return nil, fmt.Errorf("guest %q: it starts with %d bytes of memory: its limit is %d: raise limits.memory", b.Name, m.Minimum, b.Limits.Memory)
 	}
 	g := &Guest{module: m, binding: b, opened: time.Now(), pool: newPool(b.Limits.Instances)}
 	g.front.Open(&g.binding)

@@ -11,6 +11,7 @@
 package guest
 
 import (
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -225,8 +226,8 @@ func (s *Spec) misfits(about *wasm.About) []fault {
 			all = append(all, fault{"grants", fmt.Sprintf("the module calls %s: grant %s, or use another module", n.Function, n.Grant)})
 		}
 	}
-	if s.Memory > 0 && int64(about.Minimum) > s.Memory {
-		all = append(all, fault{"limits.memory", fmt.Sprintf("the module starts with %d bytes: allow at least as many", about.Minimum)})
+	if limit := cmp.Or(s.Memory, int64(about.Memory)); int64(about.Minimum) > limit {
+		all = append(all, fault{"limits.memory", fmt.Sprintf("the module starts with %d bytes, and its limit is %d: allow at least as many", about.Minimum, limit)})
 	}
 	if err := Conforms(about.Manifest, s.Config); err != nil {
 		all = append(all, fault{"config", err.Error()})
