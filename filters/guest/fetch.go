@@ -153,6 +153,7 @@ func (p *program) fetch(ctx context.Context, record []byte) ([]byte, int64) {
 		p.outward("a filter may not call this host: name it in grants.http, or use another "+p.spec.instead("script", "module"), "host", u.Host)
 		return nil, abi.ErrDenied
 	}
+	call := ctx
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	select {
@@ -165,6 +166,9 @@ func (p *program) fetch(ctx context.Context, record []byte) ([]byte, int64) {
 	switch {
 	case errors.Is(err, oauth.ErrTooLarge):
 		return nil, abi.ErrLimit
+	case err != nil && errors.Is(call.Err(), context.Canceled):
+		p.log.Debug("a filter's HTTP request has no answer: the call was cancelled", "server", p.server, "filter", p.spec.Name, "host", u.Host)
+		return nil, abi.ErrUnavailable
 	case err != nil:
 		p.outward("a filter's HTTP request got no answer", "host", u.Host, "error", errors.Unwrap(err)) // the wrapped error names the path, which may hold a secret
 		return nil, unanswered(err, p.guest.Version())

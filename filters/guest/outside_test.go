@@ -265,6 +265,10 @@ func TestHTTPCallsAtATime(t *testing.T) {
 	leave()
 	<-gone // its request ended with it
 	<-done
+	edgetest.Until(t, "what the log says of it", func() bool { return strings.Contains(e.Log(), "has no answer: the call was cancelled") })
+	if strings.Contains(e.Log(), "got no answer") {
+		t.Error("a client that left counts as trouble on the way to another party")
+	}
 	for range 24 {
 		go one(t.Context())
 	}
