@@ -341,7 +341,7 @@ func (g *Guest) ask(ctx context.Context, hook abi.Hook, key string, in, out []by
 		case why != nil:
 			return fail(Unmade, why.Error())
 		}
-		return fail(Saturated, "")
+		return fail(Saturated, fmt.Sprintf("none of %d instances is free: raise limits.instances, or have calls take less time", g.binding.Limits.Instances))
 	}
 	// 2. The call.
 	got, err := i.run(ctx, hook, in, out)

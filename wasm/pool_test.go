@@ -126,7 +126,7 @@ func TestSaturated(t *testing.T) {
 		}
 		_, err := g.Call(context.Background(), hook, "b", Sender{}, []byte("k"), nil)
 		var f *Failure
-		if !errors.As(err, &f) || f.Reason != Saturated {
+		if !errors.As(err, &f) || f.Reason != Saturated || !strings.Contains(f.Detail, "raise limits.instances") {
 			t.Errorf("isolation %d: got %v", isolation, err)
 		}
 		cancel()

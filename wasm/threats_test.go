@@ -142,7 +142,7 @@ func TestW03(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	if _, err := m.Open(context.Background(), Binding{Name: "test"}); err == nil || !strings.Contains(err.Error(), "its limit is 4194304") {
+	if _, err := m.Open(context.Background(), Binding{Name: "test"}); err == nil || !strings.Contains(err.Error(), "its limit is 4194304: raise limits.memory") {
 		t.Errorf("100 pages under a limit of 4 MiB: %v", err)
 	}
 	// All of the memory that it may have, touched.

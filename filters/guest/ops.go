@@ -2,6 +2,7 @@ package guest
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -202,6 +203,9 @@ func (o *op) judge() error {
 			return fmt.Errorf("not a JSON object")
 		}
 	case abi.OpDeny:
+		if o.code > abi.DenyNotFound {
+			return fmt.Errorf("code %d is none: 0 to %d are", o.code, abi.DenyNotFound)
+		}
 		return json(true)
 	case abi.OpSetTool, abi.OpSetBackend, abi.OpRename, abi.OpUseCredential:
 		if o.name == "" {
@@ -209,7 +213,7 @@ func (o *op) judge() error {
 		}
 	case abi.OpSetHeader, abi.OpChallenge:
 		if len(o.text) > maxValue || strings.ContainsFunc(o.text, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
-			return fmt.Errorf("not a header value")
+			return fmt.Errorf("%.100q: not a header value: at most %d bytes without control characters", cmp.Or(o.name, "WWW-Authenticate"), maxValue)
 		}
 		if o.kind == abi.OpSetHeader {
 			return headerName(o.name)

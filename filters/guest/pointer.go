@@ -2,6 +2,7 @@ package guest
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/weir-edge/weir/edge/mcp"
@@ -65,7 +66,12 @@ func (d *draft) has(tokens ...string) bool { return d.at().Has(tokens) }
 
 // put sets what tokens lead to: it replaces a value, adds a member, or for
 // "-" appends an element. The parent must exist.
-func (d *draft) put(tokens []string, raw []byte) error { return d.at().Put(tokens, raw) }
+func (d *draft) put(tokens []string, raw []byte) error {
+	if err := d.at().Put(tokens, raw); err != nil {
+		return fmt.Errorf("%w: %.100q", err, "/"+strings.Join(tokens, "/"))
+	}
+	return nil
+}
 
 // cut removes what tokens lead to. The whole value cannot be cut.
 func (d *draft) cut(tokens []string) error {

@@ -418,14 +418,14 @@ func emit(c *call, t *scripting.Task, args starlark.Tuple, named []starlark.Tupl
 	return starlark.None, nil
 }
 
-var errWaits = errors.New("it waits for others, which its subscription does not say: subscribe with blocking=True")
-
 // outside asks others, and returns their answer. The time that takes is not the program's, but
 // has a bound of its own.
 func (c *call) outside(t *scripting.Task, name string, ask func(context.Context, []byte) ([]byte, int64), request []byte) ([]byte, error) {
 	switch {
+	case !c.hook.MayBlock():
+		return nil, fmt.Errorf("%s: nothing waits for others at %v: call it at another hook, such as on_call_request", name, c.hook)
 	case !c.guest.blocking[c.hook]:
-		return nil, fmt.Errorf("%s: %w", name, errWaits)
+		return nil, fmt.Errorf("%s: it waits for others, which the subscription to %v does not say: subscribe with blocking=True", name, c.hook)
 	case ask == nil:
 		return nil, failed(name, abi.ErrDenied)
 	case len(request) > wasm.MaxRequest || c.asked == wasm.MaxOutside || c.waited >= wasm.MaxWait:

@@ -196,7 +196,8 @@ func TestGrants(t *testing.T) {
 func TestWaits(t *testing.T) {
 	var said []string
 	for text, want := range map[string]string{
-		"def on_call_request(c):\n    return fetch('http://h/').body":                       "f.star:2:17: fetch: it waits for others, which its subscription does not say: subscribe with blocking=True",
+		"def on_call_request(c):\n    return fetch('http://h/').body":                       "f.star:2:17: fetch: it waits for others, which the subscription to on_call_request does not say: subscribe with blocking=True",
+		"def on_upstream_request(c):\n    return fetch('http://h/')":                        "f.star:2:17: fetch: nothing waits for others at on_upstream_request: call it at another hook, such as on_call_request",
 		"def on_call_request(c):\n    return call_tool('t')":                                "call_tool: it waits for others",
 		"def on_event(c):\n    return emit('e')":                                            "emit: not granted",
 		"def on_call_request(c):\n    return hmac('other', 'x')":                            "hmac: not found",
@@ -220,8 +221,11 @@ func TestWaits(t *testing.T) {
 		b := host(&said)
 		b.Limits.Timeout = 10 * time.Second
 		hook := abi.OnCallRequest
-		if strings.Contains(text, "on_event") {
+		switch {
+		case strings.Contains(text, "on_event"):
 			hook = abi.OnEvent
+		case strings.Contains(text, "on_upstream_request"):
+			hook = abi.OnUpstreamRequest
 		}
 		g, err := tryOpen(b, text)
 		if err == nil {
