@@ -3,6 +3,7 @@ package serve_test
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"regexp"
 	"strings"
@@ -234,6 +235,34 @@ spec:
 			if at, err := v.Walk(v.Asks(stranger), edgetest.VisitorCallback); err != nil || !strings.Contains(at, "error=invalid_target") {
 				t.Errorf("%s: %s, %v", stranger, at, err)
 			}
+		}
+	}
+}
+
+// TestNewProvider: a provider that a reload adds, or gives another name, is of no login before. Who
+// needs it gets 401, and no refresh of that login: the next login has it.
+func TestNewProvider(t *testing.T) {
+	one, two, back := edgetest.NewHub(t, "hub"), edgetest.NewHub(t, "second"), edgetest.NewServer(t, edgetest.Modern)
+	inject := `{type: upstreamInject, upstreamInject: {providerName: %s}}`
+	e := edgetest.Start(t, entrance(back, embedded("", one), fmt.Sprintf(inject, "hub")), loopback())
+	c, v := e.NewClient(), edgetest.NewVisitor(t, loginIssuer, e.Addr())
+	for name, hubs := range map[string][]*edgetest.Hub{"added": {one, two}, "renamed": {two}} {
+		if err := e.Serve.Reload(edgetest.Plan(t, entrance(back, embedded("", one), fmt.Sprintf(inject, "hub")))); err != nil {
+			t.Fatal(err)
+		}
+		was := v.SignIn("")
+		if err := e.Serve.Reload(edgetest.Plan(t, entrance(back, embedded("", hubs...), fmt.Sprintf(inject, "second")))); err != nil {
+			t.Fatal(err)
+		}
+		if r := calls(c, "/mcp", was.Access); r.Status != http.StatusUnauthorized || !strings.Contains(r.Header.Get("WWW-Authenticate"), "invalid_token") {
+			t.Errorf("%s: a call of the login before: status %d: %s", name, r.Status, r.Body)
+		}
+		form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {was.Refresh}, "client_id": {v.ID}}
+		if status, text := v.Fetch("/oauth/token", form); status != http.StatusBadRequest || !strings.Contains(text, "invalid_grant") {
+			t.Errorf("%s: its refresh: status %d: %s", name, status, text)
+		}
+		if r := calls(c, "/mcp", v.SignIn("").Access); r.Status != http.StatusOK {
+			t.Errorf("%s: a call of a new login: status %d: %s", name, r.Status, r.Body)
 		}
 	}
 }

@@ -38,13 +38,15 @@ func (v *Vault) look(ctx context.Context, p spot, f *flight) (*Tokens, error) {
 		}
 		r, now := readRecord(text), v.options.Now()
 		switch {
-		case r == nil:
+		case r == nil: // the provider is newer than the login: a refresh of the grant would lead here for ever
 			v.forget(p)
+			v.needsLogin(ctx, p)
 			return nil, again(op, "there is no login with it")
 		case r.Gone != "":
 			v.forget(p)
 			return nil, again(op, r.Gone)
 		case v.providers[p.provider] == nil:
+			v.needsLogin(ctx, p)
 			return nil, again(op, "the edge has no such provider any longer")
 		}
 

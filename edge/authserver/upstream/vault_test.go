@@ -295,6 +295,45 @@ func TestNewLogin(t *testing.T) {
 	})
 }
 
+// TestNoLoginWithIt: a provider that a login knows nothing of, since it is newer, or that the edge
+// has no longer, needs a new login, and the grant is told, so that its refresh ends.
+func TestNoLoginWithIt(t *testing.T) {
+	w := newWorld(t)
+	told := ""
+	c, wrong := upstream.Parse(field.NewPath("u"), w.oauth2(nil), redirect)
+	if len(wrong) > 0 {
+		t.Fatal(wrong)
+	}
+	p, err := upstream.New(c, upstream.Env{Reach: edge.Reach{CAs: w.CA}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	login, _, err := w.login(t, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, providers := range map[string][]*upstream.Provider{"of a newer provider": {p}, "without the provider": nil} {
+		v := upstream.NewVault(upstream.VaultOptions{Issuer: ours, Providers: providers, Records: w.kept,
+			Gone: func(_ context.Context, grant, provider string) error {
+				told += grant + " " + provider + ";"
+				return nil
+			}})
+		grant := "old"
+		if providers == nil {
+			grant = "removed"
+			if err := v.Keep(t.Context(), grant, "hub", login, time.Now().Add(time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		told = ""
+		if _, err := v.Tokens(t.Context(), grant, "hub"); edge.KindOf(err) != edge.Unauthenticated || told != grant+" hub;" {
+			t.Errorf("%s: %v; told %q", what, err, told)
+		}
+		v.Close()
+	}
+}
+
 // TestRefusedByABackend is a token that a backend does not take, though it has not ended: without a
 // refresh token the user signs in again, but not at once after a login.
 func TestRefusedByABackend(t *testing.T) {
