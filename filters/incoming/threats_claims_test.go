@@ -88,6 +88,10 @@ func TestJ19(t *testing.T) {
 	for _, claim := range []string{"ID", "Refresh", "Offline", "Logout"} {
 		refused(t, g, "typ claim "+claim, typ(`"JWT"`, map[string]any{"typ": claim}), "typ")
 	}
+	for _, use := range []any{"id", "refresh", "Access", 1, json.RawMessage("null")} {
+		refused(t, g, fmt.Sprint("token_use ", use), typ(`"JWT"`, map[string]any{"token_use": use}), "token_use")
+	}
+	accepted(t, g, "token_use access", typ(`"JWT"`, map[string]any{"token_use": "access"}))
 	accepted(t, g, "typ claim Bearer", typ(`"JWT"`, map[string]any{"typ": "Bearer"}))
 	refused(t, g, "bound to a key", typ(`"at+jwt"`, map[string]any{"cnf": map[string]any{"jkt": "x"}}), "cnf")
 }

@@ -68,6 +68,10 @@ func TestJ28(t *testing.T) {
 	if id := accepted(t, g, "with little said", opaque()); id.Subject != "client:c" || !id.Expires.IsZero() {
 		t.Errorf("%+v", id)
 	}
+	tell(answer(map[string]any{"username": "al"}))
+	if id := accepted(t, g, "a user with a name", opaque()); id.Subject != "alice" {
+		t.Errorf("%+v", id)
+	}
 	for name, h := range map[string]http.HandlerFunc{
 		"revoked":       answer(map[string]any{"active": false}),
 		"active a text": answer(map[string]any{"active": "true"}),
@@ -81,6 +85,8 @@ func TestJ28(t *testing.T) {
 		"DPoP":          answer(map[string]any{"token_type": "DPoP"}),
 		"bound":         answer(map[string]any{"cnf": map[string]any{"jkt": "x"}}),
 		"of nobody":     answer(map[string]any{"sub": nil, "client_id": nil}),
+		"a name alone":  answer(map[string]any{"sub": nil, "username": "bob"}),
+		"odd name":      answer(map[string]any{"sub": nil, "username": 7}),
 		"down":          hangUp,
 		"500":           func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) },
 		"401":           func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) },

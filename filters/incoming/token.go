@@ -299,6 +299,9 @@ func isAccessToken(o members, r rules) error {
 			return errors.New("typ: no access token")
 		}
 	}
+	if use, ok := o.text("token_use"); o.has("token_use") && (!ok || use != "access") { // likewise
+		return errors.New("token_use: no access token")
+	}
 	if typ, ok := o.text("token_type"); r.introspected && o.has("token_type") && (!ok || !isBearerType(typ)) {
 		return errors.New("token_type: not bearer")
 	}
@@ -321,9 +324,9 @@ func isBearerType(typ string) bool {
 func (c *claims) who(o members, r rules) error {
 	var ok bool
 	c.subject, ok = o.text("sub")
-	if !o.has("sub") && r.introspected {
-		// A client of its own account (RFC 7662 §2.2 has no sub for it). It must
-		// not be taken for a user of that name (RFC 9068 §5).
+	if !o.has("sub") && !o.has("username") && r.introspected {
+		// A client of its own account (RFC 7662 §2.2 has no sub for it, and username for
+		// a user alone). It must not be taken for a user of that name (RFC 9068 §5).
 		if id, found := o.text("client_id"); found && id != "" {
 			c.subject, ok = "client:"+id, true
 		}
