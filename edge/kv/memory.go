@@ -112,6 +112,18 @@ func (s *MemoryStore) Close() error {
 	return nil
 }
 
+// Count returns how many values there are under keys that match.
+func (s *MemoryStore) Count(match func(key string) bool) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key := range s.values {
+		if match(key) {
+			n++
+		}
+	}
+	return n
+}
+
 // Ready returns nil: memory is there.
 func (s *MemoryStore) Ready() error { return nil }
 

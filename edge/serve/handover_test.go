@@ -108,6 +108,28 @@ func (s *subscribers) tell() (stop func()) {
 	}
 }
 
+// TestSignInsAreNotHandedOver: sign-ins in memory end with their process, whose log says how many.
+func TestSignInsAreNotHandedOver(t *testing.T) {
+	dir, err := os.MkdirTemp("", "weir")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	socket := edgetest.Settings(func(c *serve.Settings) { c.HandOver = filepath.Join(dir, "sock") })
+	yaml := entrance(edgetest.NewServer(t, edgetest.Modern), embedded("", edgetest.NewHub(t, "hub")), `{type: unauthenticated}`)
+	before := edgetest.Start(t, yaml, loopback(), socket)
+	v := edgetest.NewVisitor(t, loginIssuer, before.Addr())
+	for range 3 {
+		v.SignIn("")
+	}
+	edgetest.Until(t, "the socket", func() bool { _, err := os.Lstat(filepath.Join(dir, "sock")); return err == nil })
+	edgetest.Start(t, yaml, loopback(), socket)
+	before.Ended()
+	if log := before.Log(); !strings.Contains(log, "sign-ins in memory are not handed over") || !strings.Contains(log, "signIns=3") {
+		t.Errorf("the log does not say how many end: %s", log)
+	}
+}
+
 // TestZ12SessionsAreHandedOver: a session goes on at the process that stands in
 // for the one where it began, in the same session at its backend, with its log
 // level, its subscriptions and its end.

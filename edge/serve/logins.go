@@ -10,6 +10,7 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/authserver"
 	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/kv"
 	"github.com/weir-edge/weir/filters/incoming"
 )
 
@@ -73,7 +74,8 @@ func (o *opening) readIssuer() (err error) {
 // login is an authorization server, open.
 type login struct {
 	*authserver.Server
-	store *loginStore // nil for the memory of the process
+	store  *loginStore     // nil for the memory of the process
+	memory *kv.MemoryStore // nil for a store
 }
 
 // openLogin opens the authorization server, or finds it open.
@@ -98,7 +100,8 @@ func (o *opening) openLogin() (*login, func(), error) {
 			return nil, nil, fmt.Errorf("authorization server: %w", err)
 		}
 		after = append(releases{a.Close}, after...)
-		return &login{a, store}, after.run, nil
+		memory, _ := records.(*kv.MemoryStore)
+		return &login{a, store, memory}, after.run, nil
 	})
 }
 

@@ -3,6 +3,8 @@ package serve
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync/atomic"
 
 	"github.com/weir-edge/weir/edge"
@@ -91,6 +93,16 @@ func (e *Edge) loginStrangers() bool {
 		s.login.store.met.Store(true)
 	}
 	return false
+}
+
+// tellSignIns logs how many sign-ins in memory end with this process: another cannot go on with them.
+func (l *live) tellSignIns(log *slog.Logger) {
+	for _, s := range l.servers {
+		if s.issues && s.login != nil && s.login.memory != nil {
+			n := s.login.memory.Count(func(key string) bool { return strings.Contains(key, ":grant:") })
+			log.Warn("sign-ins in memory are not handed over, and their users sign in again: storage.type kvstore keeps them", "server", s.Name, "signIns", n)
+		}
+	}
 }
 
 // loginStore reads how to reach the store of an authorization server; nil stands for the

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -426,8 +427,12 @@ func (e *Edge) Serve(ctx context.Context) error {
 	if path := e.settings.HandOver; path != "" {
 		// Somebody always listens at the path: the process before leaves when this one
 		// does.
+		hand := func(rw io.ReadWriter) error {
+			e.live.Load().tellSignIns(e.log)
+			return e.sessions.HandOver(rw)
+		}
 		if stop, err = e.door.GiveWay(door.Succession{
-			Path: path, Front: e.front, Admin: beside, Hand: e.sessions.HandOver, Back: e.sessions.TakeBack, Left: func() { close(replaced) }, Work: &e.work,
+			Path: path, Front: e.front, Admin: beside, Hand: hand, Back: e.sessions.TakeBack, Left: func() { close(replaced) }, Work: &e.work,
 		}); err != nil {
 			failed <- err
 		}

@@ -25,7 +25,7 @@ import (
 type Settings struct {
 	Listen                   string        `name:"listen" kind:"HOST:PORT" default:"127.0.0.1:4483" help:"address of the door"`
 	AdminListen              string        `name:"admin-listen" kind:"HOST:PORT" default:"127.0.0.1:4484" optional:"true" help:"admin address; empty for none; an address that is not loopback serves only /health, /readyz and /metrics"`
-	HandOver                 string        `name:"hand-over" kind:"FILE" help:"Unix socket at which a new process takes sockets and sessions over from the one that serves, without a gap"`
+	HandOver                 string        `name:"hand-over" kind:"FILE" help:"Unix socket at which a new process takes sockets and sessions over from the one that serves, without a gap; sign-ins in memory are not taken over"`
 	TLSCert                  string        `name:"tls-cert" kind:"FILE" help:"certificate in PEM; read again when it changes"`
 	TLSKey                   string        `name:"tls-key" kind:"FILE" help:"key of the certificate in PEM"`
 	TLSClientCA              string        `name:"tls-client-ca" kind:"FILE" help:"authorities in PEM of which a client must have a certificate; read again when it changes"`
