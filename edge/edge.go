@@ -163,6 +163,10 @@ type Identity struct {
 	Attributes Attributes
 
 	Digested TokenDigest `json:"-"` // of Token, where whoever made the identity has it at hand
+
+	// Rights tells tokens of one principal that may have different rights apart: a digest of what
+	// its token says, but for what a token of equal rights says otherwise. Zero for no token.
+	Rights [16]byte `json:"-"`
 }
 
 // TokenDigest is the SHA-256 of a token. Its fields have names that others see, since

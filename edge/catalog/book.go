@@ -71,7 +71,7 @@ type Bounds struct {
 	Items      int // of one list: 20,000
 	ListBytes  int // of one list: 16 MiB
 	Bytes      int // of all lists and the catalogs built of them: 256 MiB
-	Principals int // whose personal lists are kept: 1,000
+	Principals int // whose personal lists are kept, each once for each of the rights that its tokens have: 1,000
 }
 
 func (c *Config) fill() {
@@ -214,7 +214,7 @@ func (b *Book) Settled(id *edge.Identity, thing edge.Thing) *Catalog {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	e := b.byPrincipal[who{id.Issuer, id.Subject}]
+	e := b.byPrincipal[whoIs(id)]
 	if e == nil {
 		return nil
 	}
@@ -300,7 +300,8 @@ func (b *Book) List(ctx context.Context, id *edge.Identity, thing edge.Thing, er
 		own := b.Own.list(thing)
 		if !b.BestEffort || len(missing) == len(b.Sources) && (own == nil || len(own.Items) == 0) {
 			for _, name := range missing {
-				if err := b.Fault(id, name, thing); err != nil && edge.KindOf(err) == edge.Unauthenticated {
+				switch err := b.Fault(id, name, thing); edge.KindOf(err) {
+				case edge.Unauthenticated, edge.Denied: // the user is why, and not the backend
 					return nil, err
 				}
 			}

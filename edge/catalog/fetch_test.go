@@ -271,6 +271,75 @@ func TestPrincipalsAreBounded(t *testing.T) {
 	})
 }
 
+// Tokens of one user that may have different rights have lists of their own, and those of equal
+// rights the same. One who shows many of them pushes out the own lists, and nobody else's.
+func TestListsOfTokensOfOneUser(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := having("a")
+		a.personal = true
+		a.result = func(id *edge.Identity, method string, _ *string) (string, error) {
+			if method == "tools/list" {
+				return result(600_000, fmt.Sprint("of_", id.Rights[0])), nil
+			}
+			return "", edge.Errorf(edge.NoMethod, "list", "no")
+		}
+		r := open(t, func(c *catalog.Config) { c.Bounds.Principals = 20 }, a)
+		ann := func(rights byte, token edge.Secret) *edge.Identity {
+			return &edge.Identity{Issuer: "i", Subject: "ann", Token: token, Rights: [16]byte{rights}}
+		}
+		want := func(id *edge.Identity, fetches int) {
+			t.Helper()
+			tools, err := r.tools(id)
+			if is := fmt.Sprint("a_of_", id.Rights[0]); err != nil || !slices.Equal(tools, []string{is}) {
+				t.Errorf("got %q, %v; want %q", tools, err, is)
+			}
+			if c, err := r.Catalog(t.Context(), id, edge.Tool); err != nil || c != r.Settled(id, edge.Tool) {
+				t.Errorf("a call has another catalog: %v", err)
+			}
+			if n := a.times("tools/list"); n != fetches {
+				t.Errorf("asked %d times, want %d", n, fetches)
+			}
+		}
+		want(ann(1, "plain"), 1)
+		want(ann(2, "admin"), 2)
+		want(ann(1, "plain, refreshed"), 2)
+		want(ann(2, "admin"), 2)
+		for n := range 3 {
+			want(&edge.Identity{Issuer: "i", Subject: fmt.Sprint(n)}, 3+n)
+		}
+		for n := range 60 {
+			want(ann(byte(3+n), "another"), 6+n)
+		}
+		for n := range 3 {
+			want(&edge.Identity{Issuer: "i", Subject: fmt.Sprint(n)}, 65)
+		}
+	})
+}
+
+// refusedCredential is the error of a credential that a user may not have.
+type refusedCredential struct{ error }
+
+func (refusedCredential) Unattached() bool { return true }
+func (r refusedCredential) Unwrap() error  { return r.error }
+
+// A user who may not use a backend is told so, and not that it is away.
+func TestListsOfOneWhoIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for kind, want := range map[edge.Kind]edge.Kind{edge.Denied: edge.Denied, edge.Unauthenticated: edge.Unauthenticated, edge.Unavailable: edge.Unavailable} {
+			a, b := having("a"), having("b", "y")
+			a.personal = true
+			a.result = func(*edge.Identity, string, *string) (string, error) {
+				return "", refusedCredential{edge.Errorf(kind, "credential", "why")}
+			}
+			r := open(t, nil, a, b)
+			_, err := r.tools(&edge.Identity{Issuer: "i", Subject: "ann"})
+			if edge.KindOf(err) != want || strings.Contains(err.Error(), "unavailable") != (want == edge.Unavailable) {
+				t.Errorf("%v: %v", kind, err)
+			}
+		}
+	})
+}
+
 // The lists of a principal may be evicted while a request waits for them.
 func TestPrincipalThatIsEvictedWhileItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -46,7 +46,7 @@ func (b *Book) variant(c *Catalog, s *listSet, id *edge.Identity) (*Catalog, err
 	}
 	key := b.Overrides.Key(id)
 	if s != b.common {
-		key = s.key.issuer + "\x00" + s.key.subject + "\x00" + key
+		key = s.key.issuer + "\x00" + s.key.subject + "\x00" + string(s.key.rights[:]) + key
 	}
 	if v := b.known(key, c); v != nil {
 		return v.is, v.err

@@ -8,11 +8,21 @@ import (
 	"github.com/weir-edge/weir/edge"
 )
 
-// Whose lists there are: a set that is the same for everybody, and one for each principal before
-// backends that answer users alone, of which those that were used least recently go.
+// Whose lists there are: a set that is the same for everybody, and one for each principal and the
+// rights of its token before backends that answer users alone, of which those that were used least
+// recently go.
 
-// who is a principal.
-type who struct{ issuer, subject string }
+// perPrincipal is how many sets one principal has, by tokens of different rights: it pushes out its
+// own beyond, and nobody else's.
+const perPrincipal = 16
+
+// who is a principal with the rights of a token.
+type who struct {
+	issuer, subject string
+	rights          [16]byte
+}
+
+func whoIs(id *edge.Identity) who { return who{id.Issuer, id.Subject, id.Rights} }
 
 // listSet holds lists: those that are the same for everybody, or those of one
 // principal.
@@ -50,9 +60,18 @@ func (b *Book) setOf(id *edge.Identity) *listSet {
 	if !b.personal || id == nil {
 		return b.common
 	}
-	key := who{id.Issuer, id.Subject}
+	key := whoIs(id)
 	if e := b.byPrincipal[key]; e != nil {
 		return b.use(e, id)
+	}
+	own, oldest := 0, (*listSet)(nil)
+	for e := b.recent.Front(); e != nil; e = e.Next() {
+		if s := e.Value.(*listSet); s.key.issuer == key.issuer && s.key.subject == key.subject {
+			own, oldest = own+1, s
+		}
+	}
+	if own >= perPrincipal {
+		b.evict(oldest)
 	}
 	s := b.newListSet(id, key)
 	b.byPrincipal[key] = b.recent.PushFront(s)

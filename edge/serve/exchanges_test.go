@@ -8,8 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/edgetest/tokens"
+	"github.com/weir-edge/weir/edge/oauth"
 	"github.com/weir-edge/weir/edge/serve"
 )
 
@@ -103,6 +105,64 @@ audit: {enabled: true, logFile: %q}`, s.URL+tokens.Exchange, file)), "incomingAu
 				}
 			}
 		})
+	}
+}
+
+// TestListsOfExchangedTokens: tokens of one user that may have different rights get the lists of
+// their own, whichever asks first, and one that is renewed with equal rights costs no list. Who may
+// not use the backend is told so.
+func TestListsOfExchangedTokens(t *testing.T) {
+	m, back := newMint(t), edgetest.NewServer(t, edgetest.Modern)
+	s := tokens.Start(t, map[string]tokens.Rules{tokens.Exchange: {}})
+	s.Instead = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != tokens.Exchange {
+			return false
+		}
+		role := "guest"
+		if claims, err := oauth.Claims(edge.Secret(r.FormValue("subject_token"))); err == nil {
+			role, _ = claims.Text("role")
+		}
+		w.Header().Set("Content-Type", "application/json")
+		if role == "guest" {
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprint(w, `{"error":"access_denied"}`)
+			return true
+		}
+		fmt.Fprintf(w, `{"access_token":"role-%s","issued_token_type":"urn:ietf:params:oauth:token-type:access_token","token_type":"Bearer","expires_in":300}`, role)
+		return true
+	}
+	back.Always("tools/list", func(c *edgetest.Call) {
+		c.Result(fmt.Sprintf(`{"tools":[{"name":%q,"inputSchema":{"type":"object"}}]}`, strings.TrimPrefix(c.Request.Header.Get("Authorization"), "Bearer ")))
+	})
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, s.CA, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("ORDERS_SECRET", "planted-secret")
+	e := edgetest.Start(t, asPeople(m, group(map[string]*edgetest.Server{"a": back, "b": edgetest.NewServer(t, edgetest.Modern)}, fmt.Sprintf(`outgoingAuth:
+  source: inline
+  backends:
+    a:
+      type: token_exchange
+      tokenExchange: {tokenUrl: %q, audience: orders, clientId: edge, clientSecretEnv: ORDERS_SECRET}`, s.URL+tokens.Exchange))), edgetest.Settings(func(c *serve.Settings) { c.CABundle = ca }))
+	c := e.NewClient()
+	list := func(role, id string) *edgetest.Response {
+		body, head := edgetest.ModernRequest("1", "tools/list", "", edgetest.Meta())
+		return c.Post(body, append(bearer(m.token(t, "ann", "weir", map[string]any{"role": role, "jti": id})), head...)...)
+	}
+	edgetest.Until(t, "the keys", func() bool { return list("plain", "0").Status == http.StatusOK })
+	for i := range 3 {
+		for _, role := range []string{"plain", "admin"} {
+			if r := list(role, fmt.Sprint(role, i)); r.Status != http.StatusOK || strings.Count(string(r.Body), "a_role-") != 1 || !strings.Contains(string(r.Body), `"a_role-`+role+`"`) {
+				t.Errorf("%s: status %d: %s", role, r.Status, r.Body)
+			}
+		}
+	}
+	if n := back.Count("tools/list"); n != 2 {
+		t.Errorf("the backend was asked for %d lists", n)
+	}
+	if r := list("guest", "1"); r.Status != http.StatusForbidden || !strings.Contains(string(r.Body), "access to the backend is refused") {
+		t.Errorf("who may not use it: status %d: %s", r.Status, r.Body)
 	}
 }
 

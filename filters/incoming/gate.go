@@ -496,7 +496,7 @@ func (g *Gate) identity(c *claims, token string) *edge.Identity {
 	return &edge.Identity{
 		Issuer: cmp.Or(g.incoming.spec.Issuer, c.issuer, g.incoming.spec.IntrospectionURL), Subject: c.subject, Name: c.name, Email: c.email,
 		Claims: c.all, Scopes: c.scopes, Token: edge.Secret(token), Expires: c.expires,
-		Digested: edge.DigestToken(edge.Secret(token)),
+		Digested: edge.DigestToken(edge.Secret(token)), Rights: c.rights(),
 	}
 }
 

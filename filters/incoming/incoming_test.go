@@ -4,6 +4,8 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -11,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/edgetest"
@@ -269,6 +272,46 @@ func TestAnonymous(t *testing.T) {
 	b, _ := g.Identify(t.Context(), "", "")
 	if err != nil || a != b || a.Issuer != "weir-anonymous" || a.Subject != "anonymous" || a.Name != "Anonymous User" || a.Token != "" || g.Ready() != nil {
 		t.Errorf("%v, %+v", err, a)
+	}
+}
+
+// TestRightsOfTokens: the rights of a token are its claims but for those of one token alone, be it
+// signed or explained by its issuer.
+func TestRightsOfTokens(t *testing.T) {
+	p := newProvider(t, theRSA())
+	change := map[string]any{}
+	p.introspect = func(w http.ResponseWriter, _ *http.Request) {
+		all := map[string]any{"active": true}
+		maps.Copy(all, change)
+		_, _ = io.WriteString(w, p.claims(all))
+	}
+	spec := p.spec()
+	spec.IntrospectionURL = p.URL + "/introspect"
+	g := open(t, spec)
+	n := 0
+	forms := map[string]func(more map[string]any) string{
+		"JWT": func(more map[string]any) string { return theRSA().mint(p.claims(more)) },
+		"opaque": func(more map[string]any) string {
+			n++
+			change = more
+			return fmt.Sprint("opaque-", n)
+		},
+	}
+	for form, token := range forms {
+		rights := func(more map[string]any) [16]byte { return accepted(t, g, form, token(more)).Rights }
+		plain := rights(nil)
+		if plain == [16]byte{} {
+			t.Errorf("%s: none", form)
+		}
+		later := time.Now().Add(2 * time.Hour).Unix()
+		if rights(map[string]any{"exp": later, "iat": time.Now().Unix(), "nbf": 1, "jti": "2", "auth_time": 3, "sid": "4", "uti": "5"}) != plain {
+			t.Errorf("%s: a refreshed token has others", form)
+		}
+		for name, v := range map[string]any{"role": "admin", "scope": "a", "groups": []string{"a"}, "client_id": "other", "tsid": "x", "azp": "y"} {
+			if rights(map[string]any{name: v}) == plain {
+				t.Errorf("%s: another %s has the same", form, name)
+			}
+		}
 	}
 }
 

@@ -2,9 +2,11 @@ package incoming
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -364,4 +366,25 @@ func scopesOf(o members) []string {
 		}
 	}
 	return nil
+}
+
+// rights is a digest of the claims, but for those that are of one token or one answer, so that a
+// refreshed token of equal rights has the same. What is not known to be such may be a right.
+func (c *claims) rights() (sum [16]byte) {
+	all := maps.Clone(c.all)
+	maps.DeleteFunc(all, func(name string, _ any) bool {
+		switch name {
+		case "jti", "iat", "nbf", "exp", "auth_time", "nonce", "at_hash", "c_hash", "s_hash", "sid", "session_state", // OpenID Connect, RFC 7519
+			"uti", "aio", "rh", "origin_jti", "event_id": // of Entra and Cognito
+			return true
+		}
+		return false
+	})
+	text, err := json.Marshal(all)
+	if err != nil {
+		panic(err) // they were JSON before
+	}
+	whole := sha256.Sum256(text)
+	copy(sum[:], whole[:])
+	return sum
 }
