@@ -37,6 +37,18 @@ func (e *NeededError) Error() string {
 	return fmt.Sprintf("%s: %s: log in with `%s`", shown(e.URL), e.Why, e.Settings.Command(e.URL))
 }
 
+// Ends of a login that may mean that the authorization server does not know the client.
+var (
+	errNobody  = errors.New("nobody came back from the browser")
+	errUnknown = errors.New("the authorization server refuses")
+)
+
+// unknownClient reports whether a code of an error is that of a client which is not known, or is
+// known otherwise (RFC 6749 §4.1.2.1 and §5.2).
+func unknownClient(code string) bool {
+	return code == "invalid_client" || code == "unauthorized_client"
+}
+
 // login gets tokens for the server, given what it answered, what is kept of a former login,
 // and the scopes that it has to have besides. Nothing is stored here.
 func (c *client) login(ctx context.Context, challenge mcp.Challenge, kept Kept, more []string) (Kept, error) {
@@ -98,7 +110,7 @@ func (c *client) login(ctx context.Context, challenge mcp.Challenge, kept Kept, 
 	c.show(where)
 	code, err := back.wait(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return Kept{}, fmt.Errorf("nobody came back from the browser in %s: the page there may say why; else log in again with a longer timeout", c.options.Timeout)
+		return Kept{}, fmt.Errorf("%w in %s: the page there may say why; else log in again with a longer timeout", errNobody, c.options.Timeout)
 	}
 	if err != nil {
 		return Kept{}, err
@@ -195,6 +207,9 @@ func judge(q url.Values, p *place) (code string, err error) {
 		word := q.Get("error")
 		if !isWord(word) {
 			word = "an error"
+		}
+		if unknownClient(word) {
+			return "", fmt.Errorf("%w: %s", errUnknown, word)
 		}
 		return "", fmt.Errorf("the authorization server refuses: %s", word)
 	}

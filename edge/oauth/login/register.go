@@ -38,7 +38,7 @@ func (c *client) register(ctx context.Context, p *place, kept Kept, redirect str
 	case c.options.ClientMetadataURL != "" && p.server.ClientIDDocuments:
 		return Client{ID: c.options.ClientMetadataURL, How: document, Issuer: issuer}, nil
 	case kept.Client.How == registered && kept.Client.Issuer == issuer && kept.Client.Endpoint == p.server.RegistrationEndpoint &&
-		kept.Client.Redirect == redirect && !kept.Client.over(time.Now()):
+		kept.Client.Redirect == redirect && !kept.Client.over(time.Now()) && !kept.Client.Doubted:
 		return kept.Client, nil
 	case p.server.RegistrationEndpoint == "":
 		return Client{}, errors.New("the authorization server registers no clients: register one there by hand, with the redirect URI " + redirect + ", and give its client-id")

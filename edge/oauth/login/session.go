@@ -156,7 +156,7 @@ func (s *Session) trade(ctx context.Context, old string) (edge.Secret, error) {
 	case err == nil:
 		s.from.Store(renewed)
 		return edge.Secret(next.Tokens.Access), s.store.Put(ctx, next)
-	case errors.As(err, &refusal) && (refusal.Code == "invalid_grant" || refusal.Said && k.Client.How == registered && (refusal.Code == "invalid_client" || refusal.Code == "unauthorized_client")):
+	case errors.As(err, &refusal) && (refusal.Code == "invalid_grant" || refusal.Said && k.Client.How == registered && unknownClient(refusal.Code)):
 		// What was kept is worth nothing: it is asked with once. A client that the server does
 		// not know any more is registered anew; one that the user gave may be right again as it is.
 		k.Tokens = Tokens{}
@@ -202,11 +202,17 @@ func (s *Session) again(ctx context.Context, challenge mcp.Challenge, more []str
 		return Kept{}, err
 	}
 	k, err := s.login(ctx, challenge, old, more)
-	var refusal *oauth.TokenError
-	if errors.As(err, &refusal) {
-		err = fmt.Errorf("log in: %w", told(err))
-	}
 	if err != nil {
+		var refusal *oauth.TokenError
+		unknown := errors.Is(err, errUnknown) || errors.Is(err, errNobody) || errors.Is(err, context.Canceled)
+		if errors.As(err, &refusal) {
+			unknown = refusal.Said && unknownClient(refusal.Code)
+			err = fmt.Errorf("log in: %w", told(err))
+		}
+		if unknown && old.Client.How == registered {
+			old.Client.Doubted = true // what it was given may be good still
+			err = errors.Join(fmt.Errorf("%w: the authorization server may have forgotten this client: log in again, as a new one", err), s.store.Put(context.WithoutCancel(ctx), old))
+		}
 		return Kept{}, err
 	}
 	k.Main = old.Main || s.options.Main

@@ -18,6 +18,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/edgetest/port"
 	"github.com/weir-edge/weir/edge/oauth"
 	"github.com/weir-edge/weir/edge/oauth/login"
 )
@@ -262,6 +263,85 @@ func TestClientIsGone(t *testing.T) {
 	}
 	if status, err := get(t, s, w.url()); status != 200 || err != nil || len(w.registered) != 2 || len(w.renewals()) != 1 {
 		t.Errorf("status %d, %v, %d registrations, %d refreshes", status, err, len(w.registered), len(w.renewals()))
+	}
+}
+
+// TestLoginAsAForgottenClient: where the server has forgotten the client of the last login, and says
+// so at the token endpoint, by the browser, or on a page from which nobody comes back, the login
+// fails once and says what to do; the next one registers. What was given before stays meanwhile.
+func TestLoginAsAForgottenClient(t *testing.T) {
+	for name, forget := range map[string]func(w *world, page *atomic.Bool){
+		"at the token endpoint": func(w *world, _ *atomic.Bool) {
+			sound := w.token
+			w.token = func(f url.Values) (int, string) {
+				if f.Get("client_id") == "client-1" {
+					return 401, `{"error":"invalid_client"}`
+				}
+				return sound(f)
+			}
+		},
+		"by the browser": func(w *world, _ *atomic.Bool) {
+			w.back = func(q url.Values) {
+				w.seen(func() {
+					if len(w.registered) == 1 {
+						q.Del("code")
+						q.Set("error", "unauthorized_client")
+					}
+				})
+			}
+		},
+		"on a page":              func(_ *world, page *atomic.Bool) { page.Store(true) },
+		"on a page that is left": func(_ *world, page *atomic.Bool) { page.Store(true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, store, page := newWorld(t), storeOf(t), &atomic.Bool{}
+			address, err := port.Free()
+			if err != nil {
+				t.Fatal(err)
+			}
+			at, err := strconv.Atoi(address[strings.LastIndexByte(address, ':')+1:])
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			change := func(o *login.Options) {
+				o.CallbackPort = at
+				o.Browse = func(where string) error {
+					if page.Load() && strings.Contains(where, "client_id=client-1&") {
+						if name == "on a page that is left" {
+							leave()
+						}
+						return nil
+					}
+					return browser(where)
+				}
+			}
+			first, err := w.open(store, change).Login(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			forget(w, page)
+			_, err = w.open(store, func(o *login.Options) {
+				change(o)
+				if name == "on a page" {
+					o.Timeout = 2 * time.Second
+				}
+			}).Login(ctx)
+			if err == nil || !strings.Contains(err.Error(), "log in again, as a new one") {
+				t.Errorf("the forgotten client: %v", err)
+			}
+			if token, err := w.open(store, change).Token(t.Context()); err != nil || string(token) != first.Tokens.Access {
+				t.Errorf("what was given before is gone: %v", err)
+			}
+			second, err := w.open(store, change).Login(t.Context())
+			if err != nil || second.Client.ID != "client-2" {
+				t.Errorf("the next login is that of %q: %v", second.Client.ID, err)
+			}
+			if _, err := w.open(store, change).Login(t.Context()); err != nil || len(w.registered) != 2 {
+				t.Errorf("%v, %d registrations", err, len(w.registered))
+			}
+		})
 	}
 }
 

@@ -102,6 +102,7 @@ type Client struct {
 	Endpoint string    `json:"registrationEndpoint,omitempty"`
 	Redirect string    `json:"redirect,omitempty"`
 	Expires  time.Time `json:"secretExpires,omitzero"`
+	Doubted  bool      `json:"doubted,omitempty"` // the server may have forgotten it: the next login registers another
 }
 
 // over reports whether the secret of a client has expired.
