@@ -45,8 +45,13 @@ func (p Proxies) trust(addr netip.Addr) bool {
 // maxHops bounds the list of proxies that is walked.
 const maxHops = 32
 
+// unknownClient is in place of an address that a proxy hides (RFC 7239 §6.2), or that nobody can
+// read. It is no address: what is for this machine alone is not for it.
+const unknownClient = "unknown"
+
 // ClientOf is the address of the client of a request that came from host, both
-// without a port: the last hop that is no proxy which is believed.
+// without a port: the last hop that is no proxy which is believed. It is "unknown" where a proxy
+// that is believed says so, says nonsense, or says one thing in one header and another in the other.
 func (p Proxies) ClientOf(host string, r *fasthttp.RequestHeader) string {
 	if len(p) == 0 {
 		return host
@@ -55,11 +60,23 @@ func (p Proxies) ClientOf(host string, r *fasthttp.RequestHeader) string {
 	if err != nil || !p.trust(at) {
 		return host
 	}
-	hops := forwardedFor(r)
+	older, newer := xForwardedFor(r), forwardedFor(r)
+	client := p.last(host, older)
+	switch other := p.last(host, newer); {
+	case older == nil:
+		return other
+	case newer != nil && other != client: // one of them may be the client's own
+		return unknownClient
+	}
+	return client
+}
+
+// last is the last of hops that is no proxy which is believed; host where there are none.
+func (p Proxies) last(host string, hops []string) string {
 	for i := len(hops) - 1; i >= 0 && i >= len(hops)-maxHops; i-- {
 		hop, err := netip.ParseAddr(hops[i])
 		if err != nil {
-			return host // nonsense, or hidden: the proxy itself is all that is known
+			return unknownClient
 		}
 		if host = hop.Unmap().String(); !p.trust(hop) {
 			return host
@@ -68,28 +85,34 @@ func (p Proxies) ClientOf(host string, r *fasthttp.RequestHeader) string {
 	return host
 }
 
-// forwardedFor returns the addresses of X-Forwarded-For, or of the for
-// parameters of Forwarded (RFC 7239 §5.2) where there is no other, the nearest
-// hop last.
-func forwardedFor(r *fasthttp.RequestHeader) []string {
-	var hops []string
+// xForwardedFor returns the addresses of X-Forwarded-For, the nearest hop last; nil for none.
+func xForwardedFor(r *fasthttp.RequestHeader) (hops []string) {
 	for _, line := range r.PeekAll("X-Forwarded-For") {
 		for hop := range strings.SplitSeq(string(line), ",") {
 			hops = append(hops, bareAddress(hop))
 		}
 	}
-	if hops != nil {
-		return hops
-	}
+	return hops
+}
+
+// forwardedFor returns the for parameters of Forwarded (RFC 7239 §5.2), the nearest hop last, ""
+// for a hop without one; nil where none has one.
+func forwardedFor(r *fasthttp.RequestHeader) (hops []string) {
+	said := false
 	for _, line := range r.PeekAll("Forwarded") {
 		for element := range strings.SplitSeq(string(line), ",") {
+			hop := ""
 			for pair := range strings.SplitSeq(element, ";") {
 				name, value, _ := strings.Cut(pair, "=")
 				if strings.EqualFold(strings.TrimSpace(name), "for") {
-					hops = append(hops, bareAddress(strings.Trim(strings.TrimSpace(value), `"`)))
+					said, hop = true, bareAddress(strings.Trim(strings.TrimSpace(value), `"`))
 				}
 			}
+			hops = append(hops, hop)
 		}
+	}
+	if !said {
+		return nil
 	}
 	return hops
 }

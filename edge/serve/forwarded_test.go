@@ -1,6 +1,7 @@
 package serve_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/weir-edge/weir/edge/edgetest"
@@ -45,6 +46,42 @@ func TestForwardedAddress(t *testing.T) {
 				t.Errorf("status %d, want %d", two.Status, want)
 			}
 		})
+	}
+}
+
+// TestForwardedLocal: behind a proxy that is believed, incomingAuth local serves clients of this
+// machine alone: nobody whose address the proxy hides, spoils, or says in two ways.
+func TestForwardedLocal(t *testing.T) {
+	back := edgetest.NewServer(t, edgetest.Modern)
+	yaml := strings.Replace(edgetest.Manifest(back), "incomingAuth: {type: anonymous}", "incomingAuth: {type: local}", 1)
+	e := edgetest.Start(t, yaml, edgetest.Settings(func(s *serve.Settings) { s.TrustedProxies = []string{"127.0.0.1"} }))
+	c := e.NewClient()
+	for _, one := range []struct {
+		status int
+		header []string
+	}{
+		{200, nil},
+		{200, []string{"X-Forwarded-For", "127.0.0.1"}},
+		{200, []string{"X-Forwarded-For", "8.8.8.8, ::1"}},
+		{200, []string{"Forwarded", "for=127.0.0.1;proto=https", "X-Forwarded-For", "127.0.0.1"}},
+		{200, []string{"Forwarded", "proto=https", "X-Forwarded-For", "127.0.0.1"}},
+		{401, []string{"X-Forwarded-For", "8.8.8.8"}},
+		{401, []string{"X-Forwarded-For", "127.0.0.1, 8.8.8.8"}},
+		{401, []string{"X-Forwarded-For", "unknown"}},
+		{401, []string{"X-Forwarded-For", "8.8.8.8, unknown"}},
+		{401, []string{"X-Forwarded-For", "8.8.8.8,"}},
+		{401, []string{"X-Forwarded-For", "unix:"}},
+		{401, []string{"Forwarded", "for=_hidden"}},
+		{401, []string{"Forwarded", "for=unknown"}},
+		{401, []string{"Forwarded", "for=127.0.0.1, proto=https"}},
+		{401, []string{"Forwarded", "for=8.8.8.8", "X-Forwarded-For", "127.0.0.1"}},
+		{401, []string{"Forwarded", "for=127.0.0.1", "X-Forwarded-For", "8.8.8.8"}},
+		{401, []string{"Forwarded", "for=unknown", "X-Forwarded-For", "127.0.0.1"}},
+	} {
+		body, head := edgetest.ModernRequest("1", "tools/list", "", edgetest.Meta())
+		if r := c.Post(body, append(one.header, head...)...); r.Status != one.status {
+			t.Errorf("%v: status %d, want %d: %s", one.header, r.Status, one.status, r.Body)
+		}
 	}
 }
 
