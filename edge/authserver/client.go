@@ -287,9 +287,9 @@ func (c *client) allowed(of *Spec) []string {
 
 // answer is what a client is told of its registration (RFC 7591 §3.2.1).
 func (c *client) answer(r *ring, of *Spec) ([]byte, error) {
-	scopes := oauth.Scopes(c.Scope)
-	if len(scopes) == 0 {
-		scopes = slices.Clone(of.Scopes)
+	scopes := slices.Clone(of.Scopes)
+	if c.Scope != "" { // those that exist: whoever asks for all that it is told of is not refused
+		scopes = slices.DeleteFunc(oauth.Scopes(c.Scope), func(s string) bool { return !slices.Contains(of.Scopes, s) })
 	}
 	for _, s := range of.Baseline {
 		if !slices.Contains(scopes, s) {

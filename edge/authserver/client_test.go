@@ -83,6 +83,14 @@ func TestRegister(t *testing.T) {
 	q := asking(id)
 	q.Set("scope", "openid mail.read") // the baseline may be asked for
 	r.code(q)
+	unknown := answer(t, r.registers(map[string]any{"scope": "root openid mcp:tools"}))
+	if unknown["scope"] != "openid mail.read" {
+		t.Errorf("scopes that do not exist: %v", unknown["scope"])
+	}
+	id, _ = unknown["client_id"].(string)
+	q = asking(id)
+	q.Set("scope", fmt.Sprint(unknown["scope"]))
+	r.code(q)
 	if _, secret := r.register(map[string]any{"token_endpoint_auth_method": "client_secret_basic"}); len(secret) != 43 {
 		t.Errorf("secret %q", secret)
 	}

@@ -167,7 +167,10 @@ func (s *Server) checked(c *client, to redirectURI, q url.Values) (*ask, error) 
 		return nil, refuse("invalid_request", "a code_challenge by the method S256 is needed")
 	}
 	server := s.config.resource(q.Get("resource"))
-	if server == nil {
+	switch {
+	case server == nil && q.Get("resource") == "":
+		return nil, refuse("invalid_target", "resource is missing: it has to name one of the servers")
+	case server == nil:
 		return nil, refuse("invalid_target", "resource names no server that tokens are issued for")
 	}
 	allowed := c.allowed(s.config)

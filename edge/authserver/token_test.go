@@ -487,7 +487,7 @@ func TestResources(t *testing.T) {
 	}
 	q := asking(client)
 	q.Del("resource")
-	if w := r.browser().authorize(q); !strings.Contains(w.Header().Get("Location"), "error=invalid_target") {
+	if w := r.browser().authorize(q); !strings.Contains(w.Header().Get("Location"), "error=invalid_target") || !strings.Contains(w.Header().Get("Location"), "resource+is+missing") {
 		t.Errorf("none of two: location %q", w.Header().Get("Location"))
 	}
 
