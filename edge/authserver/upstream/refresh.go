@@ -159,6 +159,11 @@ func (p *Provider) same(ctx context.Context, at *place, t, old *Tokens, body []b
 		}
 	}
 	fresh := id != nil
+	if was, _ := oauth.Claims(old.Access); !fresh && was.Has("sub") { // of one login it stays, be it that of the ID token or another
+		if now, _ := oauth.Claims(t.Access); now.Has("sub") && string(now["iss"]) == string(was["iss"]) && string(now["sub"]) != string(was["sub"]) {
+			return other
+		}
+	}
 	if !fresh && t.ID != "" {
 		id, _ = oauth.Claims(t.ID) // it was judged when it came
 	}

@@ -2,6 +2,7 @@ package upstream_test
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -138,6 +139,46 @@ func TestRefreshOfAnother(t *testing.T) {
 		var gone *upstream.Gone
 		if errors.As(err, &gone) != one.gone || !one.gone && err != nil {
 			t.Errorf("an answer for %q: %v", one.name, err)
+		}
+		if next != nil {
+			tokens = next
+		}
+	}
+}
+
+// TestRefreshOfAnotherAccessToken: where nothing else in the answer of a refresh says whose it is,
+// an access token that is a JWT does, be its subject that of the login or another of the same user.
+func TestRefreshOfAnotherAccessToken(t *testing.T) {
+	f := newFake(t)
+	claims, first := "", true
+	f.tokens = func(a map[string]any) {
+		if claims != "" {
+			a["access_token"] = "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".e30"
+		}
+		if first {
+			a["user"] = map[string]any{"id": "alice"}
+		}
+	}
+	p := f.open(t, f.oauth2(func(o *v1beta1.OAuth2Upstream) {
+		o.IdentityFromToken = &v1beta1.IdentityFromToken{SubjectPath: "user.id"}
+	}), nil, nil)
+	claims = `{"iss":"i","sub":"pair-1","n":1}`
+	tokens, _, err := f.login(t, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range []struct {
+		claims string
+		gone   bool
+	}{
+		{`{"iss":"i","sub":"pair-1","n":2}`, false}, {`{"iss":"j","sub":"7"}`, false}, {`{"iss":"j","sub":"7","n":3}`, false},
+		{`{"iss":"j","sub":"mallory"}`, true},
+	} {
+		f.set(func() { claims, first = one.claims, false })
+		next, err := p.Refresh(t.Context(), tokens, func(*upstream.Tokens) error { return nil })
+		var gone *upstream.Gone
+		if errors.As(err, &gone) != one.gone || !one.gone && err != nil {
+			t.Errorf("%s: %v", one.claims, err)
 		}
 		if next != nil {
 			tokens = next
