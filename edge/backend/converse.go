@@ -23,6 +23,7 @@ type refusal struct {
 	after      time.Duration // when to ask again; 0 for unknown
 	scopes     []string      // that it says are missing; nil for another refusal
 	introduced bool          // it came after the answer to initialize
+	plain      bool          // it is an error in answer to initialize, and no status says so
 	body       []byte        // its beginning; nil for none
 	secrets    []string      // that must not be told of it
 	code       int           // of a JSON-RPC error without an id, else 0
@@ -33,6 +34,8 @@ type refusal struct {
 func (e *refusal) Error() string {
 	text := fmt.Sprintf("answered with HTTP %d", e.status)
 	switch {
+	case e.plain:
+		text = fmt.Sprintf("refuses initialize (error %d)", e.code)
 	case e.redirects():
 		text = fmt.Sprintf("answered with HTTP %d, a redirection, which is not followed: name the URL that it leads to", e.status)
 	case e.status == 403 && !e.challenge:

@@ -100,7 +100,7 @@ func (p *peer) sendWith(ctx context.Context, o *outgoing, one *edge.Credential) 
 		}
 	}
 	if err == nil {
-		if r.status >= 300 {
+		if r.status >= 300 || o.opens {
 			r.lines = bytes.Clone(with.lines)
 		}
 		c.heard(r.status)

@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/wire"
 )
 
@@ -41,6 +43,25 @@ func TestNoRequestWithoutItsCredential(t *testing.T) {
 	}
 	if got.Load() != 0 || b.peer.pool.Open() != 0 {
 		t.Errorf("%d requests, %d connections", got.Load(), b.peer.pool.Open())
+	}
+}
+
+// A server that refuses initialize without a status that says so tells nobody the credential that
+// it was sent.
+func TestRefusalHidesTheCredential(t *testing.T) {
+	b := open(t, func(w http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body) // one that is cut is no message
+		m, err := mcp.Decode(text)
+		if err != nil {
+			w.WriteHeader(405)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"no such key: %s"}}`, m.IDText(), r.Header.Get("X-Key"))
+	}, keyed(func() (edge.Secret, error) { return "sk-0123456789", nil }))
+	const want = `call: refuses initialize (error -32603), and says "no such key: REDACTED"`
+	if _, err := b.Introduced(t.Context(), nil); err == nil || err.Error() != want {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -169,7 +169,7 @@ func (b *Backend) detectLegacy(ctx context.Context, on *edge.Exchange, sse bool)
 	s.chosen.Store(on)
 	in, err := s.ready(ctx)
 	var r *refusal
-	if errors.As(err, &r) && !sse && (r.status == 400 || r.status == 404 || r.status == 405) {
+	if errors.As(err, &r) && !sse && (r.plain || r.status == 400 || r.status == 404 || r.status == 405) {
 		old := newSession(b, true, nil, nil)
 		old.chosen.Store(on)
 		if again, err2 := old.ready(ctx); err2 == nil {
@@ -180,7 +180,7 @@ func (b *Backend) detectLegacy(ctx context.Context, on *edge.Exchange, sse bool)
 	}
 	if err != nil {
 		s.Close()
-		if errors.As(err, &r) && (!r.unmet() || r.code == mcp.CodeInternal) {
+		if errors.As(err, &r) && (!r.unmet() || r.plain) {
 			return nil, r.verdict()
 		}
 		if errors.As(err, &r) {

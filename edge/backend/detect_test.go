@@ -111,6 +111,13 @@ func TestBackendThatCannotBeUsed(t *testing.T) {
 		{"500", func(c *edgetest.Call) { c.Text(500, "", "") }, "HTTP 500"},
 		{"307", func(c *edgetest.Call) { c.Header().Set("Location", "/elsewhere"); c.Text(307, "", "") }, "call: answered with HTTP 307, a redirection, which is not followed: name the URL that it leads to"},
 		{"no MCP", func(c *edgetest.Call) { c.Text(404, "text/html", "<html>") }, "404"},
+		{"an error for initialize", func(c *edgetest.Call) {
+			if c.Kind == "initialize" {
+				c.JSON(200, `{"jsonrpc":"2.0","id":`+c.ID()+`,"error":{"code":-32603,"message":"API_KEY missing\n at main.py"}}`)
+				return
+			}
+			c.Text(405, "", "")
+		}, `call: refuses initialize (error -32603), and says "API_KEY missing"`},
 		{"an initialize of another age", func(c *edgetest.Call) {
 			if c.Kind == "initialize" {
 				c.Result(`{"protocolVersion":"2020-01-01","capabilities":{},"serverInfo":{"name":"x","version":"1"}}`)

@@ -62,6 +62,7 @@ type outgoing struct {
 	silence time.Duration // how long the backend may keep silent; 0 for ever
 	now     time.Time     // when it was made; zero for unknown
 	until   time.Time     // the end of the call whatever happens; zero for none
+	opens   bool          // it begins a session: its answer may refuse that under any status
 	place   *place        // where reading the stream of the answer has come to; nil for nobody to know
 }
 
@@ -108,7 +109,7 @@ type reply struct {
 	coded      bool   // the body is compressed, though nobody asked for it (RFC 9110 §12.5.3)
 	length     int    // of the body; -1 chunked, -2 up to the end of the connection
 	challenged bool   // it asks for a credential
-	lines      []byte // of the credential that was refused; nil for none
+	lines      []byte // of a credential that was refused, or may be; nil for none
 	watch      canceler
 	stop       func() bool // in place of watch
 }

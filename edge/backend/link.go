@@ -134,7 +134,10 @@ func (s *session) open(ctx context.Context, said *Introduction) (*link, error) {
 	params = append(append(append(params, `,"clientInfo":`...), info...), '}')
 	m, header, err := s.roundTrip(ctx, l, "initialize", params)
 	if err == nil && m.Kind == mcp.Failure {
-		err = &refusal{status: 400, code: m.Code(), text: m.Text("message")}
+		e := &refusal{status: 400, plain: true, code: m.Code(), text: m.Text("message")}
+		if err = e; l.sse == nil { // what was sent with requests over HTTP is known with their answers alone
+			e.body = []byte(e.text)
+		}
 	}
 	if err != nil {
 		s.leave(l)
@@ -211,7 +214,7 @@ func (s *session) roundTrip(ctx context.Context, l *link, method string, params 
 		return m, "", err
 	}
 	o := s.outgoing(l, body)
-	o.until = time.Now().Add(s.b.Silence)
+	o.until, o.opens = time.Now().Add(s.b.Silence), method == "initialize"
 	r, _, err := s.b.peer.send(ctx, &o)
 	if err != nil {
 		return nil, "", err
@@ -219,18 +222,15 @@ func (s *session) roundTrip(ctx context.Context, l *link, method string, params 
 	given := string(r.c.Head.Session)
 	m := new(mcp.Message)
 	var e *refusal
-	if r.status >= 400 {
+	if r.status >= 400 || o.opens {
 		e = r.refuses()
 	}
 	_, err = r.answer(ctx, id, m, func(m *mcp.Message, _ *reply) { _ = s.before(ctx, l, nil, m) })
 	if err == nil && e != nil && m.Kind == mcp.Failure {
-		e.code, e.text, e.body = m.Code(), m.Text("message"), m.Raw
-		if e.says(method) {
+		e.code, e.text, e.plain = m.Code(), m.Text("message"), e.status < 300
+		if e.body = []byte(e.text); e.says(method) {
 			err = e
 		}
 	}
-	if err != nil {
-		return nil, given, err
-	}
-	return m, given, nil
+	return m, given, err
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -23,8 +22,8 @@ type Local interface {
 	edge.Collector
 
 	// Introduced is told each time that it was found out what the server speaks, or why it
-	// was not.
-	Introduced(era mcp.Era, err error)
+	// was not. It returns that without the secrets that the server was started with.
+	Introduced(era mcp.Era, err error) error
 
 	// Well returns nil while the server can be called, edge.ErrRests where a call would start
 	// it, and else why it cannot. It starts nothing.
@@ -122,9 +121,9 @@ func (b *Backend) detectLocal(ctx context.Context) (*Introduction, error) {
 	in, err := b.inTime(ctx, b.detectLines)
 	switch {
 	case err == nil:
-		b.lined.Introduced(in.Era, nil)
+		_ = b.lined.Introduced(in.Era, nil)
 	case edge.KindOf(err) != edge.Gone && edge.KindOf(err) != edge.Overload:
-		b.lined.Introduced(mcp.Legacy, err)
+		err = b.lined.Introduced(mcp.Legacy, err)
 	}
 	return in, err
 }
@@ -151,11 +150,11 @@ func (b *Backend) detectServed(ctx context.Context, on *edge.Exchange) (*Introdu
 	in, err := b.detectHTTP(ctx, on)
 	switch {
 	case err == nil:
-		b.served.Introduced(in.Era, nil)
+		_ = b.served.Introduced(in.Era, nil)
 	case b.wantsUser(err): // it answers to users alone, so it lives
-		b.served.Introduced(mcp.Legacy, nil)
+		_ = b.served.Introduced(mcp.Legacy, nil)
 	case ctx.Err() == nil:
-		b.served.Introduced(mcp.Legacy, err)
+		err = b.served.Introduced(mcp.Legacy, err)
 	}
 	return in, err
 }
@@ -186,7 +185,7 @@ func (b *Backend) detectLane(ctx context.Context, l *lane, at *lines) (*Introduc
 	}
 	if err == nil || !at.dead() {
 		in, err = b.initializeLocal(ctx, at)
-		if err == nil || !at.dead() {
+		if err == nil || !at.dead() || errors.As(err, new(*refusal)) {
 			return in, err
 		}
 	}
@@ -208,7 +207,7 @@ func (b *Backend) initializeLocal(ctx context.Context, at *lines) (*Introduction
 		return in, nil
 	}
 	var r *refusal
-	if at != nil && errors.As(err, &r) && !at.dead() {
+	if errors.As(err, &r) && at != nil && !at.dead() {
 		if in, _ := at.discover(ctx, discoverWithin); in != nil {
 			s.early = nil
 			at.close() // its place is not the edge's
@@ -218,9 +217,6 @@ func (b *Backend) initializeLocal(ctx context.Context, at *lines) (*Introduction
 	s.Close()
 	if at != nil {
 		at.close()
-	}
-	if r != nil {
-		return nil, &edge.Error{Kind: edge.Unavailable, Op: "initialize", Err: fmt.Errorf("speaks no revision that the edge speaks: it refuses initialize with error %d", r.code)}
 	}
 	return nil, err
 }

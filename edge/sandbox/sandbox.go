@@ -221,13 +221,27 @@ func FreePort(name string, port int) (int, error) {
 			continue // there is no IPv6
 		}
 		if err != nil {
-			return 0, fmt.Errorf("sandbox of %s: port %d of this machine cannot be had, and the server shares it (%w): name another", name, port, err)
+			return 0, &PortError{name, port, err}
 		}
 		port = l.Addr().(*net.TCPAddr).Port
 		_ = l.Close()
 	}
 	return port, nil
 }
+
+// PortError says that a port of this machine cannot be had for a server that shares it.
+type PortError struct {
+	Name  string // of the workload
+	Port  int
+	Cause error
+}
+
+func (e *PortError) Error() string {
+	return fmt.Sprintf("sandbox of %s: port %d of this machine cannot be had, and the server shares it (%v): name another", e.Name, e.Port, e.Cause)
+}
+
+// Unwrap returns the cause.
+func (e *PortError) Unwrap() error { return e.Cause }
 
 // GradeError says that a grade, or isolation, was asked for and cannot be had here.
 type GradeError struct {

@@ -22,11 +22,11 @@ import (
 // neighbour is a local server that is there already.
 type neighbour struct{ address string }
 
-func (neighbour) Collect(edge.Emitter)      {}
-func (neighbour) Introduced(mcp.Era, error) {}
-func (neighbour) Well() error               { return nil }
-func (neighbour) Close() error              { return nil }
-func (neighbour) Call() (over func())       { return func() {} }
+func (neighbour) Collect(edge.Emitter)                {}
+func (neighbour) Introduced(_ mcp.Era, e error) error { return e }
+func (neighbour) Well() error                         { return nil }
+func (neighbour) Close() error                        { return nil }
+func (neighbour) Call() (over func())                 { return func() {} }
 func (n neighbour) Dial(ctx context.Context) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "tcp", n.address)
 }

@@ -108,20 +108,23 @@ func (b *Bridge) Remembered() (mcp.Era, bool) {
 }
 
 // Introduced is backend.Local.Introduced.
-func (b *Bridge) Introduced(era mcp.Era, err error) {
+func (b *Bridge) Introduced(era mcp.Era, err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err != nil {
-		if !b.closed && b.now.State != Stopped {
+		err = b.masked(err)
+		rests := b.now.State != Starting && errors.As(err, new(*RestError)) // what that means was said when it ended
+		if !b.closed && b.now.State != Stopped && !rests {
 			b.is(Failed, err.Error())
 		}
-		return
+		return err
 	}
 	b.era, b.known = era, true
 	b.is(Running, "")
 	if b.Remember != nil {
 		b.Remember(b.Digest, era)
 	}
+	return nil
 }
 
 // Well is backend.Local.Well.
@@ -193,6 +196,14 @@ func (e *StartError) Error() string { return "cannot be started" }
 
 // Unwrap returns the cause.
 func (e *StartError) Unwrap() error { return e.Err }
+
+// RestError says that a server that has ended rests, for longer than anybody waits.
+type RestError struct{ Err error }
+
+func (e *RestError) Error() string { return e.Err.Error() }
+
+// Unwrap returns what it says of that.
+func (e *RestError) Unwrap() error { return e.Err }
 
 // start starts a process for an owner.
 func (b *Bridge) start(ctx context.Context, h *edge.Owner) (*child, error) {
@@ -280,7 +291,7 @@ func (b *Bridge) admit(ctx context.Context, h *edge.Owner) error {
 				err = &StartError{errors.New(cause)}
 			}
 			b.mu.Unlock()
-			return &edge.Error{Kind: edge.Unavailable, Op: "start", After: wait, Err: err}
+			return &edge.Error{Kind: edge.Unavailable, Op: "start", After: wait, Err: &RestError{err}}
 		}
 		if wait == 0 && len(b.children)+b.starts < b.MaxProcesses {
 			b.starts++

@@ -255,7 +255,7 @@ func (c *child) read() {
 		case len(begin) == 0:
 			continue
 		case begin[0] != '{' && begin[0] != '[':
-			c.log.stray(text)
+			c.log.stray(text, "")
 			continue
 		case !own:
 			text = bytes.Clone(text)
@@ -333,12 +333,12 @@ func (c *child) take(m *mcp.Message, text []byte, cut bool) {
 	if errors.Is(err, mcp.ErrBatch) {
 		parts, err := mcp.Split(text, maxBatch)
 		if err != nil {
-			c.log.stray(text)
+			c.log.stray(text, "")
 			return
 		}
 		for _, part := range parts {
 			if err := m.Decode(part.Of(text)); err != nil {
-				c.odd(m, part.Of(text))
+				c.odd(m, part.Of(text), err)
 				continue
 			}
 			c.hear(m)
@@ -346,23 +346,25 @@ func (c *child) take(m *mcp.Message, text []byte, cut bool) {
 		return
 	}
 	if cut {
-		c.log.stray(text)
+		c.log.stray(text, "")
 		return
 	}
-	c.odd(m, text)
+	c.odd(m, text, err)
 }
 
-// odd takes what is JSON perhaps, and no message. Nobody waits longer for an answer that
+// odd takes what is JSON perhaps, and for a reason no message. Nobody waits longer for an answer that
 // cannot be read, such as one with bytes that are not UTF-8: what can be read of it says whose it was.
-func (c *child) odd(m *mcp.Message, text []byte) {
+func (c *child) odd(m *mcp.Message, text []byte, reason error) {
 	id := m.IDText()
 	if id == nil && m.Method == "" {
 		id = idIn(text)
 	}
+	why := ""
 	if id != nil && m.Method == "" {
+		why = "an answer on stdout is no message: " + reason.Error()
 		c.h.Failed(id, edge.Errorf(edge.Unavailable, "call", "answered with what is no message"))
 	}
-	c.log.stray(text)
+	c.log.stray(text, why)
 }
 
 // hear passes a message on to the owner, but for answers to the bridge itself.

@@ -55,6 +55,9 @@ func TestV34Nonsense(t *testing.T) {
 			if m := r.Message(); !strings.Contains(fault(m), "502") {
 				t.Errorf("no message at all: %s", fault(m))
 			}
+			if !strings.Contains(b.log(), "weir: an answer on stdout is no message: ") {
+				t.Errorf("the log does not say why:\n%s", b.log())
+			}
 			for what, line := range map[string]string{
 				"bytes that are not UTF-8": `{"jsonrpc":"2.0","id":ID,"result":{"x":"cafBYTE"}}`,
 				"a NUL":                    `{"jsonrpc":"2.0","id":ID,"result":{"x":"NUL"}}`,

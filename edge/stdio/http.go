@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -196,7 +197,11 @@ func (h *HTTP) serve(p Process, exited chan Exit, exit *Exit) (why string) {
 		case <-h.life.Done():
 			return "stopped"
 		case <-late.C:
-			return fmt.Sprintf("does not listen on its port within %s", within)
+			port := "its port"
+			if l, ok := p.(interface{ Port() int }); ok {
+				port += " " + strconv.Itoa(l.Port())
+			}
+			return fmt.Sprintf("does not listen on %s within %s", port, within)
 		case <-tick.C:
 			up = h.connects(p)
 		}
@@ -327,6 +332,8 @@ func (h *HTTP) ended(first, began time.Time, how string, said []string, done boo
 		h.is(Failed, told("ends again and again, last: ", how))
 	case h.now.State == Failed: // until it is there again: a longer rest is no other state
 		h.is(Failed, told("restarting, ended: ", how))
+	case h.now.State == Starting && strings.HasPrefix(how, unstarted): // no time cures that
+		h.is(Failed, how)
 	case h.now.State != Starting:
 		h.is(Unhealthy, told("restarting, ended: ", how))
 	case time.Since(first) >= h.mayTake(): // whoever waits for its start is told; it is tried on
@@ -350,9 +357,12 @@ func (h *HTTP) is(state State, reason string) {
 }
 
 // Introduced is backend.Local.Introduced.
-func (h *HTTP) Introduced(_ mcp.Era, err error) {
+func (h *HTTP) Introduced(_ mcp.Era, err error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if err != nil {
+		err = h.masked(err)
+	}
 	switch {
 	case h.at == nil: // that it does not run says more
 	case err != nil:
@@ -360,6 +370,7 @@ func (h *HTTP) Introduced(_ mcp.Era, err error) {
 	default:
 		h.is(Running, "")
 	}
+	return err
 }
 
 // Well is backend.Local.Well.

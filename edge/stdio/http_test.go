@@ -272,6 +272,7 @@ func TestHTTPServerThatFails(t *testing.T) {
 		}
 		s.Stop()
 	}
+	began := time.Now()
 	s := startSite(t, "", func(c *stdio.Config) { c.Starter = broken{} })
 	await(t, "it cannot be started", func() bool { return s.server.Status().State == stdio.Failed })
 	if got := s.server.Status().Reason; got != "cannot be started: a secret reason" {
@@ -283,6 +284,9 @@ func TestHTTPServerThatFails(t *testing.T) {
 	}
 	if body := string(r.Answer()); strings.Contains(body, "secret") {
 		t.Errorf("a call is answered %s", body)
+	}
+	if took := time.Since(began); took > 8*time.Second { // and not when its fifth start has failed
+		t.Errorf("that is told after %s", took)
 	}
 	late := startSite(t, "deafen", func(c *stdio.Config) { c.Introduction, c.Timeout = 500*time.Millisecond, time.Second })
 	await(t, "it is not there in its time", func() bool { return late.server.Status().State == stdio.Failed })

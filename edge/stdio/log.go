@@ -3,12 +3,15 @@ package stdio
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/weir-edge/weir/edge"
 )
 
 const (
@@ -78,6 +81,19 @@ func (b *logbook) mask(text []byte) []byte {
 	return text
 }
 
+// masked is why a server did not introduce itself, without the secrets that it was started with.
+func (c *Config) masked(err error) error {
+	b, text := newLogbook(c), err.Error()
+	clean := text
+	if cut, ok := strings.CutSuffix(text, "…\""); ok {
+		clean = string(b.whole([]byte(cut))) + "…\""
+	}
+	if clean = string(b.mask([]byte(clean))); clean == text {
+		return err
+	}
+	return &edge.Error{Kind: edge.KindOf(err), Op: "introduction", Err: errors.New(strings.TrimPrefix(clean, "call: "))}
+}
+
 // whole takes off the end of a text that was cut what may be the beginning of a secret.
 func (b *logbook) whole(text []byte) []byte {
 	for _, s := range b.secrets {
@@ -119,8 +135,8 @@ func (b *logbook) leftOut() {
 	}
 }
 
-// stray takes a line of stdout that is no message.
-func (b *logbook) stray(text []byte) {
+// stray takes a line of stdout that is no message, and why it is none where that is to be told.
+func (b *logbook) stray(text []byte, why string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
@@ -137,6 +153,9 @@ func (b *logbook) stray(text []byte) {
 		head = b.whole(head)
 	}
 	b.say("stdout", "stdout: "+string(b.mask(head)))
+	if why != "" {
+		b.say("weir", why)
+	}
 }
 
 // onlyCounted says how many lines of stdout were not logged; b.mu is held.

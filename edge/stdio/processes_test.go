@@ -375,6 +375,66 @@ func TestServerThatCannotBeStarted(t *testing.T) {
 	}
 }
 
+// A server that rests has not failed for that: what its ends mean was said at each of them.
+func TestRestIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bridge(t, "", func(c *stdio.Config) { c.Starter = broken{} })
+		b.Introduced(mcp.Legacy, nil)
+		var rests *stdio.RestError
+		for i := range 3 {
+			if _, err := open(t, b, ""); errors.As(err, &rests) {
+				t.Fatalf("start %d: %v", i, err)
+			}
+		}
+		_, err := open(t, b, "")
+		if !errors.As(err, &rests) {
+			t.Fatalf("at once after the third end: %v", err)
+		}
+		b.Introduced(mcp.Legacy, err)
+		if s := b.Status(); s.State != stdio.Unhealthy {
+			t.Errorf("after three ends: %+v", s)
+		}
+		for range 2 {
+			time.Sleep(20 * time.Second)
+			_, _ = open(t, b, "")
+		}
+		b.Introduced(mcp.Legacy, err)
+		if s := b.Status(); s.State != stdio.Failed || s.Reason != "cannot be started: a secret reason" {
+			t.Errorf("after five ends: %+v", s)
+		}
+		b.Introduced(mcp.Legacy, errors.New("another reason"))
+		if s := b.Status(); s.State != stdio.Failed || s.Reason != "another reason" {
+			t.Errorf("after an introduction that failed: %+v", s)
+		}
+	})
+}
+
+// A server that refuses initialize is asked once, and what it says to that is told, but for its
+// secrets.
+func TestIntroductionThatIsRefused(t *testing.T) {
+	t.Parallel()
+	told := &behind{file: filepath.Join(t.TempDir(), "told")}
+	b := bridge(t, "", func(c *stdio.Config) {
+		c.Starter = program(t, "refuses", told.file)
+		c.Secrets = func() [][]byte { return [][]byte{[]byte("sk-0123456789")} }
+	})
+	back, err := backend.Open(backend.Config{Name: "back", Local: b, Silence: time.Minute, Cap: time.Minute, Info: []byte("{}"), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer back.Close()
+	const want = `introduction: refuses initialize (error -32603), and says "no such key: REDACTED"`
+	if _, err := back.Introduced(t.Context(), nil); err == nil || err.Error() != want {
+		t.Errorf("%v", err)
+	}
+	if s := b.Status(); s.State != stdio.Failed || s.Reason != want {
+		t.Errorf("%+v", s)
+	}
+	if n := len(told.told("start")); n != 1 {
+		t.Errorf("it was started %d times", n)
+	}
+}
+
 // A server that ends on server/discover, that answers it late, or never, is served; the
 // first is remembered, and is asked for initialize alone from then on.
 func TestIntroduction(t *testing.T) {

@@ -111,7 +111,7 @@ func (p *insider) Terminate()            {}
 func (p *insider) Kill()                 { p.in.Close(); p.out.Close() }
 
 // play plays a server by words, some with a value: "modern", "both", "discover=die",
-// "discover=late", "discover=mute", "banner", "deaf", "ignore-term", "fork", "exit=1", "tell=FILE", "http=ADDRESS", "slow", "deafen", "subscribe-mute", "text-ids".
+// "discover=late", "discover=mute", "banner", "deaf", "ignore-term", "fork", "exit=1", "tell=FILE", "http=ADDRESS", "slow", "deafen", "subscribe-mute", "text-ids", "refuses".
 func play(words []string) int {
 	s := newPlayed(words, os.Stdout)
 	s.tell("start %d", os.Getpid())
@@ -239,6 +239,10 @@ func (s *played) handle(p *packet, line []byte) int {
 		s.tell("initialize %s", p.Params.Caps)
 		if modern {
 			s.fail(p.ID, -32601, "Method not found")
+			return -1
+		}
+		if _, is := s.how["refuses"]; is {
+			s.fail(p.ID, -32603, "no such key: sk-0123456789\nat line 3")
 			return -1
 		}
 		s.client = p.Params.Caps

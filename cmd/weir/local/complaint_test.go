@@ -1,13 +1,18 @@
 package local
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/sandbox"
 	"github.com/weir-edge/weir/edge/stdio"
 	"github.com/weir-edge/weir/edge/workload"
@@ -52,13 +57,63 @@ func TestMemoryIsAdvised(t *testing.T) {
 	}
 }
 
+// What a server that speaks no MCP yet says of itself is told in words that hold.
+func TestComplaintOfAServer(t *testing.T) {
+	plan := &compile.Plan{Servers: []compile.Server{{Backends: []compile.Backend{{Workload: &compile.Workload{}}}}}}
+	away := &edge.Error{Kind: edge.Unavailable, Op: "start", Err: &stdio.RestError{Err: errors.New("it has to wait")}}
+	refused := edge.Errorf(edge.Unavailable, "call", "refuses initialize (error -32603), and says %q", "no")
+	_, taken := sandbox.FreePort("a", listening(t))
+	for _, c := range []struct {
+		o    *opened
+		err  error
+		code workload.Code
+		want string
+	}{
+		{&opened{local: ending{how: "exit 1", why: "restarting, ended: exit 1"}}, away, workload.CodeStart, "a rests: restarting, ended: exit 1"},
+		{&opened{local: ending{how: "exit 1"}}, errors.New("x"), workload.CodeStart, "a ended before it had introduced itself: exit 1"},
+		{&opened{local: ending{why: refused.Error()}}, errors.New("x"), workload.CodeStart, `a refuses initialize (error -32603), and says "no"`},
+		{&opened{local: ending{why: errors.Unwrap(refused).Error()}}, errors.New("x"), workload.CodeStart, `a refuses initialize (error -32603), and says "no"`},
+		{&opened{}, refused, workload.CodeStart, `a refuses initialize (error -32603), and says "no"`},
+		{&opened{local: ending{how: "exit 1"}, stray: "listening"}, errors.New("x"), workload.CodeStart, "a ended before it had introduced itself: exit 1"},
+		{&opened{local: lined{ending{how: "exit 1"}}, stray: "hello"}, errors.New("x"), workload.CodeStart, `a ended before it had introduced itself: exit 1; what it writes to standard output is no message of MCP: "hello"`},
+		{&opened{local: ending{}, failed: taken}, errors.New("x"), workload.CodeTaken, fmt.Sprintf("a cannot be started: somebody else listens on port %d of this machine, which it shares", taken.(*sandbox.PortError).Port)},
+	} {
+		c.o.plan, c.o.Opening = plan, workload.Opening{Name: "a"}
+		var e *workload.Error
+		if !errors.As(c.o.why(c.err), &e) || e.Code != c.code || e.Message != c.want {
+			t.Errorf("%+v, want %s", e, c.want)
+		}
+	}
+}
+
+// listening is a port of this machine on which somebody listens.
+func listening(t *testing.T) int {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// lined is such a server on standard streams.
+type lined struct{ ending }
+
+func (lined) Open(context.Context, *edge.Owner) (edge.Stream, error) { return nil, nil }
+func (lined) Introduction() time.Duration                            { return 0 }
+func (lined) Remembered() (era mcp.Era, ok bool)                     { return era, false }
+func (lined) Pool() int                                              { return 1 }
+func (lined) Shared() bool                                           { return false }
+
 // ending is a server that has ended in a way.
 type ending struct {
 	backend.Local
-	how string
+	how, why string
 }
 
-func (e ending) Status() stdio.Status { return stdio.Status{State: stdio.Failed, Ended: e.how} }
+func (e ending) Status() stdio.Status {
+	return stdio.Status{State: stdio.Failed, Ended: e.how, Reason: e.why}
+}
 
 // What to do about a server that cannot be started is said once.
 func TestNextOnce(t *testing.T) {

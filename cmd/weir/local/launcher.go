@@ -176,6 +176,9 @@ type listener struct {
 	box dialable
 }
 
+// Port is that on which it listens.
+func (l listener) Port() int { return l.box.Port() }
+
 // dialer is what connects to a listener: by way of its sandbox or, where its port is reached
 // at a host, to that.
 func dialer(host string) func(context.Context, stdio.Process) (net.Conn, error) {

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
@@ -92,7 +93,7 @@ func (o *opened) why(err error) error {
 	o.mu.Lock()
 	failed, local, stray := o.failed, o.local, o.stray
 	o.mu.Unlock()
-	e := &workload.Error{Code: workload.CodeStart, Message: fmt.Sprintf("%s has not introduced itself: %v", o.Name, err)}
+	e := &workload.Error{Code: workload.CodeStart, Message: o.unmet(err.Error())}
 	if local == nil {
 		b := o.plan.Servers[0].Backends[0]
 		needed := new(login.NeededError)
@@ -113,6 +114,7 @@ func (o *opened) why(err error) error {
 	var helper *sandbox.HelperError
 	var grade *sandbox.GradeError
 	var mount *sandbox.MountError
+	var port *sandbox.PortError
 	var module *wasm.Refusal
 	var engine *container.Error
 	var unbuilt *build.Error
@@ -135,26 +137,40 @@ func (o *opened) why(err error) error {
 		e.Code, e.Message, e.Next = workload.CodeSandbox, strings.TrimSuffix(failed.Error(), ": "+grade.Next), grade.Next
 	case errors.As(failed, &mount):
 		e.Code, e.Message, e.Next = workload.CodeRefused, strings.TrimSuffix(failed.Error(), ": "+mount.Next), mount.Next
+	case errors.As(failed, &port) && errors.Is(failed, syscall.EADDRINUSE):
+		e.Code, e.Field, e.Passing = workload.CodeTaken, "--target-port", true // somebody may leave it
+		e.Message, e.Next = fmt.Sprintf("%s cannot be started: somebody else listens on port %d of this machine, which it shares", o.Name, port.Port), "give another --target-port, or none"
 	case failed != nil:
 		e.Message = fmt.Sprintf("%s cannot be started: %v", o.Name, failed)
 	default:
 		// One that was stopped or closed was ended by us, and that is no reason.
-		if s := statusOf(local); s.Ended != "" && s.Ended != "stopped" && s.Ended != "closed" {
+		if s := statusOf(local); errors.As(err, new(*stdio.RestError)) {
+			e.Message = fmt.Sprintf("%s rests: %s", o.Name, s.Reason)
+		} else if s.Ended != "" && s.Ended != "stopped" && s.Ended != "closed" {
 			e.Message = fmt.Sprintf("%s ended before it had introduced itself: %s", o.Name, s.Ended)
-		} else if late, ok := strings.CutPrefix(s.Reason, "introduction: "); ok {
-			e.Message = o.Name + " " + late
 		} else if s.Reason != "" {
-			e.Message = fmt.Sprintf("%s has not introduced itself: %s", o.Name, s.Reason)
+			e.Message = o.unmet(s.Reason)
 		}
 		if o.plan.Servers[0].Backends[0].Workload.Form == compile.FormContainer {
 			e.Next = unwritable(o.Name, statusOf(local).Said)
 		}
 		e.Next = cmp.Or(e.Next, limited(statusOf(local).Ended))
-		if stray != "" {
+		if _, lines := local.(backend.OverLines); lines && stray != "" { // of another all that it writes is for people
 			e.Message += fmt.Sprintf("; what it writes to standard output is no message of MCP: %q", edge.Brief(stray))
 		}
 	}
 	return e
+}
+
+// unmet says that a server has not introduced itself, for a reason that may say so itself.
+func (o *opened) unmet(reason string) string {
+	if late, ok := strings.CutPrefix(reason, "introduction: "); ok {
+		return o.Name + " " + late
+	}
+	if said := strings.TrimPrefix(reason, "call: "); strings.HasPrefix(said, "refuses ") {
+		return o.Name + " " + said
+	}
+	return o.Name + " has not introduced itself: " + reason
 }
 
 // refusals are what servers say of a path of a container that they may not write to, or not
