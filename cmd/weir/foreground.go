@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -100,7 +101,7 @@ func (a *app) foreground(ctx context.Context, manifest []byte, replace bool, wai
 		stop()
 		<-heard
 	}()
-	return watchEnd(ctx, d, facts.Name, broken)
+	return watchEnd(ctx, func() (workload.Look, bool) { return d.Look(facts.Name) }, facts.Name, broken, told)
 }
 
 // followOne has clients follow a workload that this process keeps.
@@ -110,11 +111,12 @@ func (a *app) followOne(ctx context.Context, told func(workload.Event), list fun
 	}
 }
 
-// watchEnd returns when the server of a workload has ended for good.
-func watchEnd(ctx context.Context, d *local.Doors, name string, broken <-chan error) error {
+// watchEnd returns when the server of a workload has ended and is not started again. That one
+// does not run for now is told.
+func watchEnd(ctx context.Context, look func() (workload.Look, bool), name string, broken <-chan error, told func(workload.Event)) error {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
-	for {
+	for was := workload.Running; ; {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -122,12 +124,16 @@ func watchEnd(ctx context.Context, d *local.Doors, name string, broken <-chan er
 			return err
 		case <-tick.C:
 		}
-		switch look, ok := d.Look(name); {
-		case ok && look.State != workload.Failed:
+		switch look, ok := look(); {
+		case ok && !look.Over:
+			if look.State == workload.Failed && was != workload.Failed {
+				told(workload.Event{Time: time.Now(), Text: name + " is error: " + look.Reason + "; it is tried again every minute"})
+			}
+			was = look.State
 		case look.Ended == "exit 0":
 			return nil
 		default:
-			return &workload.Error{Code: workload.CodeStart, Message: fmt.Sprintf("%s has ended: %s", name, look.Reason)}
+			return &workload.Error{Code: workload.CodeStart, Message: fmt.Sprintf("%s has ended: %s", name, strings.TrimPrefix(look.Reason, "ended: "))}
 		}
 	}
 }
