@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/user"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -85,6 +86,9 @@ func (t *Incoming) Start(env edge.Env, issuers *oauth.Issuers) (*Gate, error) {
 		return g, nil
 	case Local:
 		u, err := user.Current()
+		if uid := os.Getuid(); err != nil && uid >= 0 { // nobody has given it a name, as in many containers
+			u, err = &user.User{Username: strconv.Itoa(uid)}, nil
+		}
 		if err != nil || u.Username == "" {
 			return nil, fmt.Errorf("incoming: local user: %w", err)
 		}
