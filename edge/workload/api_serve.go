@@ -258,10 +258,10 @@ func (s *stream) end(err error) {
 	}
 }
 
-// asError is an error for the user.
+// asError is an error for the user; nil for none.
 func asError(err error) *Error {
 	var e *Error
-	if !errors.As(err, &e) {
+	if err != nil && !errors.As(err, &e) {
 		e = &Error{Code: CodeFault, Message: err.Error()}
 	}
 	return e

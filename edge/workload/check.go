@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/v1beta1"
@@ -149,13 +150,17 @@ func (o *Options) checkPairs() error {
 // set: what they are to forbid would be allowed without a word. Scopes may be none.
 func (o *Options) checkEmpty() error {
 	for _, f := range Flags() {
-		empty := false
+		empty, odd := false, false
 		switch value := f.Of(o).(type) {
 		case *string:
-			empty = *value == ""
+			empty, odd = *value == "", !utf8.ValidString(*value)
 		case *[]string:
 			nothing := f.Commas && len(splitList(*value...)) == 0 // as of "$A,$B"
 			empty = (nothing || slices.Contains(*value, "")) && !strings.HasSuffix(f.Name, "-scopes")
+			odd = !utf8.ValidString(strings.Join(*value, "\n"))
+		}
+		if odd { // which would be others in a manifest
+			return wrong(f.Name, "it holds bytes that are not UTF-8: give it in UTF-8")
 		}
 		if empty && o.Given[f.Name] {
 			return wrong(f.Name, "it is empty: give it a value, or leave it out")

@@ -1,9 +1,12 @@
 package workload
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/runner"
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
@@ -12,7 +15,15 @@ import (
 
 // server is the server that the options name, or that an entry describes.
 func (o *Options) server() (s Server, err error) {
-	e := o.Entry
+	e, words := o.Entry, append([]string{o.Server}, o.Args...)
+	if e != nil {
+		words = append(words, e.Command...)
+	}
+	for _, word := range words { // no program has the one, and no manifest the other
+		if strings.ContainsRune(word, 0) || !utf8.ValidString(word) {
+			return s, &Error{Code: CodeInvalid, Message: fmt.Sprintf("the word %q holds a NUL byte, or bytes that are not UTF-8", edge.Brief(word)), Next: "give it in UTF-8"}
+		}
+	}
 	switch {
 	case e == nil:
 		return ReadServer(o.Server, o.Args, o.Look, o.HasImage)

@@ -79,11 +79,6 @@ func readWord(word string, args []string, look func(string) (string, error), has
 
 // readImage reads a word that nothing else stands for.
 func readImage(word string, args []string, look func(string) (string, error), has func(string) (bool, error)) (Server, error) {
-	for i, arg := range args {
-		if strings.ContainsRune(arg, 0) {
-			return Server{}, &Error{Code: CodeInvalid, Message: "argument " + strconv.Itoa(i+1) + " of the server holds a NUL byte"}
-		}
-	}
 	if !isImage(word) {
 		return Server{}, &Error{Code: CodeInvalid, Message: edge.Brief(word) + " is no image", Next: "write NAME, NAME:TAG or NAME@DIGEST, or a command after --"}
 	}
@@ -176,11 +171,6 @@ func moduleName(file string) string {
 
 // readSource reads what an image is built of. A directory is written with its absolute path.
 func readSource(word string, args []string) (Server, error) {
-	for i, arg := range args {
-		if strings.ContainsRune(arg, 0) {
-			return Server{}, &Error{Code: CodeInvalid, Message: "argument " + strconv.Itoa(i+1) + " of the server holds a NUL byte"}
-		}
-	}
 	source, err := runner.ParseSource(word)
 	if err != nil {
 		return Server{}, &Error{Code: CodeInvalid, Message: err.Error(), Next: "weir build --help"}
@@ -244,11 +234,6 @@ func readURL(text string, args []string) (Server, error) {
 
 // readCommand reads a command of this machine.
 func readCommand(words []string, look func(string) (string, error)) (Server, error) {
-	for i, word := range words {
-		if strings.ContainsRune(word, 0) {
-			return Server{}, &Error{Code: CodeInvalid, Message: "word " + strconv.Itoa(i+1) + " of the command holds a NUL byte"}
-		}
-	}
 	program := words[0]
 	if _, err := runner.Parse(program, words[1:]); err != nil {
 		return Server{}, &Error{Code: CodeInvalid, Message: err.Error(), Next: "name the package as its index does"}

@@ -340,7 +340,8 @@ func TestWhatDoesNotStart(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	for name, want := range map[string]Code{"box": CodeSandbox, "port": CodeTaken} {
-		if err := k.Run(t.Context(), describe(name), false, time.Minute, nil); code(err) != want {
+		err := k.Run(t.Context(), describe(name), false, time.Minute, nil)
+		if e := new(Error); code(err) != want || !errors.As(err, &e) || e.Next != "" { // its log is gone with it
 			t.Errorf("%s: %v", name, err)
 		}
 		if _, err := k.Inspect(t.Context(), name); code(err) != CodeNotFound {
@@ -483,10 +484,11 @@ func TestWaiting(t *testing.T) {
 			<-release
 			return nil
 		}}
+		p.looks = map[string]Look{"slow": {State: Starting, Ended: "exit 3", Stderr: []string{"no luck"}}}
 	})
 	var said []string
 	err := k.Run(t.Context(), describe("slow"), false, time.Second, func(e Event) { said = append(said, e.Text) })
-	if code(err) != CodeStart || !strings.Contains(err.Error(), "goes on") || !slices.Contains(said, "slow: stderr: fetching slow things") {
+	if code(err) != CodeStart || !strings.Contains(err.Error(), "goes on; its last process ended: exit 3\n  no luck") || !slices.Contains(said, "slow: stderr: fetching slow things") {
 		t.Errorf("%v, %q", err, said)
 	}
 	close(release)
@@ -518,6 +520,29 @@ func TestWaitingForAFailure(t *testing.T) {
 	}
 	if all, err := k.List(t.Context()); err != nil || len(all) > 0 {
 		t.Errorf("one that somebody waits for is kept: %+v, %v", all, err)
+	}
+}
+
+// What somebody removed from the disk can be removed, and replaced.
+func TestDirectoryThatIsGone(t *testing.T) {
+	k := keep(t, &played{}, t.TempDir())
+	for what, f := range map[string]func(name string) error{
+		"rm":            func(name string) error { return k.Remove(t.Context(), name, RemoveOptions{}, nil) },
+		"run --replace": func(name string) error { return k.Run(t.Context(), describe(name), true, time.Minute, nil) },
+	} {
+		if err := k.Run(t.Context(), describe("gone"), false, time.Minute, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.RemoveAll(filepath.Join(k.Paths.Workloads(), "gone")); err != nil {
+			t.Fatal(err)
+		}
+		if err := f("gone"); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		if all, err := k.List(t.Context()); err != nil || len(all) != strings.Count(what, "replace") {
+			t.Errorf("after %s: %+v, %v", what, all, err)
+		}
+		_ = k.Remove(t.Context(), "gone", RemoveOptions{Force: true}, nil)
 	}
 }
 

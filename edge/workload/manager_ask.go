@@ -60,7 +60,8 @@ func (k *Keeper) foreign(name string) *Detail {
 	}
 	d := w.detail()
 	if d.Reason == "" {
-		d.Reason, d.StatusContext = fmt.Sprintf("runs in the foreground of the process %d", w.now.PID), ""
+		d.Reason = fmt.Sprintf("runs in the foreground of the process %d", w.now.PID)
+		d.StatusContext = d.Reason
 	}
 	return &d
 }

@@ -192,7 +192,10 @@ func (k *Keeper) bury(f *folder, name string) error {
 		return err
 	}
 	grave := filepath.Join(k.Paths.gone(), fmt.Sprintf("%d-%s", time.Now().UnixNano(), name))
-	if err := os.Rename(f.path, grave); err != nil { // from here on nobody takes it for one that is kept
+	if err := os.Rename(f.path, grave); errors.Is(err, fs.ErrNotExist) { // somebody has removed it
+		f.close()
+		return nil
+	} else if err != nil { // from here on nobody takes it for one that is kept
 		return err
 	}
 	f.close()

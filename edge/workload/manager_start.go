@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,6 +46,9 @@ func (w *one) begin(fresh bool) *attempt {
 		if fresh && a.err != nil && !stays && !a.left.Load() && ctx.Err() == nil {
 			if err := w.discard(nil); err != nil {
 				w.k.Log.Warn("what was refused is not removed", "workload", w.name, "error", err)
+			}
+			if e != nil && e.Next == "weir logs "+w.name { // which is gone with it
+				e.Next = ""
 			}
 		}
 	}) {
@@ -143,21 +147,11 @@ func (w *one) opening() Opening {
 
 // failed notes why a workload does not run, and returns it as an error for the user.
 func (w *one) failed(err error, look Look) error {
-	var e *Error
-	if !errors.As(err, &e) {
-		e = &Error{Code: CodeFault, Message: err.Error()}
-	}
-	said := *e
+	said := *asError(err)
 	if said.Next == "" {
 		said.Next = "weir logs " + w.name
 	}
-	state, reason := Failed, said.Message
-	switch said.Code {
-	case CodeLogin:
-		state = Unauthenticated
-	case CodeRefused:
-		state = PolicyStopped
-	}
+	state, reason := cmp.Or(map[Code]State{CodeLogin: Unauthenticated, CodeRefused: PolicyStopped}[said.Code], Failed), said.Message
 	switch was := w.state(); {
 	case look.State == Unhealthy && was == Unhealthy: // it rests, and is tried again
 		state, reason = Unhealthy, look.Reason
@@ -201,7 +195,11 @@ func (w *one) await(ctx context.Context, a *attempt, wait time.Duration, told fu
 		case <-a.done:
 		case <-over:
 			a.left.Store(true)
-			return w.last(&Error{Code: CodeStart, Message: fmt.Sprintf("%s has not introduced itself within %s; its start goes on", w.name, wait), Next: "weir status " + w.name}, told)
+			late := &Error{Code: CodeStart, Message: fmt.Sprintf("%s has not introduced itself within %s; its start goes on", w.name, wait), Next: "weir status " + w.name}
+			if look, _ := w.k.Edge.Look(w.name); look.Ended != "" {
+				late.Message += strings.Join(append([]string{"; its last process ended: " + look.Ended}, look.Stderr...), "\n  ")
+			}
+			return w.last(late, told)
 		case <-ctx.Done():
 			a.left.Store(true)
 			return context.Cause(ctx)
@@ -215,13 +213,9 @@ func (w *one) await(ctx context.Context, a *attempt, wait time.Duration, told fu
 
 // last tells the last event of something, and returns its error.
 func (w *one) last(err error, told func(Event)) error {
-	var e *Error
-	if err != nil && !errors.As(err, &e) {
-		e = &Error{Code: CodeFault, Message: err.Error()}
-	}
+	e := asError(err)
 	if told != nil {
 		w.mu.Lock()
-		told := told
 		event := Event{Time: time.Now(), State: w.now.State, URL: w.now.URL, Error: e}
 		w.mu.Unlock()
 		if event.Text = w.name + " is " + string(event.State); e != nil {

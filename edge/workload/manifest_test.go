@@ -87,6 +87,8 @@ func TestManifestBad(t *testing.T) {
 		{"--env=A", CodeInvalid, "env", "no ="},
 		{"--env==b", CodeInvalid, "env", "no name"},
 		{"--env=A=\x00", CodeInvalid, "env", "NUL"},
+		{"--env=A=caf\xe9", CodeInvalid, "env", "not UTF-8"},
+		{"--volume=.:/caf\xe9", CodeInvalid, "volume", "not UTF-8"},
 		{"--env-file=nowhere", CodeInvalid, "env-file", "no such file"},
 		{"--env-file=env", CodeInvalid, "env-file", "line 2"},
 		{"--env-file=.", CodeInvalid, "env-file", "directory"},
@@ -192,6 +194,20 @@ func TestManifestBad(t *testing.T) {
 }
 
 // Names are given, or those of the server; a derived one that is taken is numbered.
+// TestManifestOddWords: what no manifest can hold is refused, and not kept as something else.
+func TestManifestOddWords(t *testing.T) {
+	for _, words := range [][]string{{"--", "srv", "caf\xe9"}, {"--", "srv", "a\x00b"}, {"exec:///caf\xe9"}, {"image/caf\xe9:1"}} {
+		var e *Error
+		if _, err := lined(t, t.TempDir(), words...); !errors.As(err, &e) || e.Code != CodeInvalid || !strings.Contains(e.Message, "NUL byte, or bytes that are not UTF-8") {
+			t.Errorf("%q: %v", words, err)
+		}
+	}
+	made, err := lined(t, t.TempDir(), "--env=A=café", "--", "srv", "café")
+	if err != nil || strings.Count(string(made.Manifest), "café") != 2 {
+		t.Errorf("%v: %+v", err, made)
+	}
+}
+
 func TestManifestNames(t *testing.T) {
 	for _, c := range []struct {
 		name, want string
