@@ -31,7 +31,11 @@ func (a *app) withWorkload(cmd *cobra.Command, r *remote, target string, f func(
 		lost.Next = says
 	}
 	if refused := new(client.ProtocolError); errors.As(err, &refused) && (refused.Next == client.AskTheEdge || refused.Next == client.ReadTheLog) {
-		refused.Next = says + ", and `weir logs --proxy " + w.Name + "` why"
+		log := "weir logs " // where its processes end, and what they say
+		if w.Remote {
+			log += "--proxy "
+		}
+		refused.Next = says + ", and `" + log + w.Name + "` why"
 	}
 	return err
 }

@@ -79,13 +79,13 @@ Exit codes: 3 the tool reports a failure, 4 the server answered with an error,
 			}
 			return a.with(cmd, r, target, func(ctx context.Context, c *client.Client) error {
 				if len(rest) > 0 {
-					if arguments, err = a.typed(ctx, cmd, c, tool, rest); err != nil {
+					if arguments, err = a.typed(ctx, cmd, r, c, tool, rest); err != nil {
 						return err
 					}
 				}
 				result, err := c.CallTool(ctx, tool, arguments)
 				if err != nil {
-					return unknown(ctx, err, tool, c.Tools, "tools", "name")
+					return r.unknown(ctx, err, tool, c.Tools, "tools", "name")
 				}
 				return a.showResult(cmd, tool, result, asJSON)
 			})
@@ -100,7 +100,7 @@ Exit codes: 3 the tool reports a failure, 4 the server answered with an error,
 
 // typed makes the arguments of a tool from words, by the definition that the
 // server lists.
-func (a *app) typed(ctx context.Context, cmd *cobra.Command, c *client.Client, tool string, given []string) ([]byte, error) {
+func (a *app) typed(ctx context.Context, cmd *cobra.Command, r *remote, c *client.Client, tool string, given []string) ([]byte, error) {
 	pages, err := c.Tools(ctx)
 	if err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (a *app) typed(ctx context.Context, cmd *cobra.Command, c *client.Client, t
 	definition := client.Find(pages, "tools", tool)
 	if definition == nil {
 		_, known := listed(pages, "tools", "name")
-		return nil, usagef("the server lists no tool %q%s", edge.Brief(tool), didYouMean(tool, known, beyond(tool, known, "`weir tools` lists what there is; with --args it can be called all the same")))
+		return nil, usagef("the server lists no tool %q%s", edge.Brief(tool), didYouMean(tool, known, beyond(tool, known, "`weir tools"+r.at()+"` lists what there is; with --args it can be called all the same")))
 	}
 	return a.form(cmd, fmt.Sprintf("tool %q", edge.Brief(tool)), mcp.Lookup(definition, "inputSchema"), given)
 }

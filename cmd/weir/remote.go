@@ -335,9 +335,17 @@ func listed(pages [][]byte, kind, name string) (things [][]byte, names []string)
 	return things, names
 }
 
+// at is what names the workload in a command about the same server; "" for one at a URL.
+func (r *remote) at() string {
+	if r.workload == "" {
+		return ""
+	}
+	return " -w " + r.workload
+}
+
 // unknown adds the nearest name to an error about one that the server does not
 // list.
-func unknown(ctx context.Context, err error, name string, list func(context.Context) ([][]byte, error), kind, member string) error {
+func (r *remote) unknown(ctx context.Context, err error, name string, list func(context.Context) ([][]byte, error), kind, member string) error {
 	refused := new(client.ProtocolError)
 	if !errors.As(err, &refused) || refused.Code != mcp.CodeInvalidParams && refused.Code != mcp.CodeResourceNotFound {
 		return err
@@ -347,5 +355,5 @@ func unknown(ctx context.Context, err error, name string, list func(context.Cont
 	if failed != nil || slices.Contains(known, name) {
 		return err
 	}
-	return fmt.Errorf("%w%s", err, didYouMean(name, known, beyond(name, known, "`weir "+kind+"` lists what there is")))
+	return fmt.Errorf("%w%s", err, didYouMean(name, known, beyond(name, known, "`weir "+kind+r.at()+"` lists what there is")))
 }

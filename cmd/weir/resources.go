@@ -89,7 +89,7 @@ Exit codes: 4 the server answered with an error, 5 no talking to the server.`,
 			return a.with(cmd, r, target, func(ctx context.Context, c *client.Client) error {
 				result, err := c.Read(ctx, uri)
 				if err != nil {
-					return unknown(ctx, err, uri, c.Resources, "resources", "uri")
+					return r.unknown(ctx, err, uri, c.Resources, "resources", "uri")
 				}
 				if asJSON {
 					_, err := fmt.Fprintf(a.out, "%s\n", result)

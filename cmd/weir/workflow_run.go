@@ -40,7 +40,7 @@ func (a *app) workflowRunCommand() *cobra.Command {
 			return a.at(cmd, r, at, pick, func(ctx context.Context, c *client.Client) error {
 				result, err := script.Call(ctx, c, args[0], arguments)
 				if err != nil {
-					return unknown(ctx, err, args[0], c.Tools, "tools", "name")
+					return r.unknown(ctx, err, args[0], c.Tools, "tools", "name")
 				}
 				return a.showRun(cmd, result, asJSON)
 			})

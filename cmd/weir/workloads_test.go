@@ -409,6 +409,7 @@ func TestCommandsOfServersTakeWorkloads(t *testing.T) {
 		_, _ = w.Write([]byte(`{"jsonrpc":"2.0","id":1,"error":{"code":502,"message":"backend \"a\" unavailable"}}`))
 	}))
 	defer refuses.Close()
+	m.all["refused-away"] = &workload.Detail{Status: workload.Status{Name: "refused-away", URL: refuses.URL + "/mcp", Status: workload.Running, Remote: true}}
 	m.all["refused"] = &workload.Detail{Status: workload.Status{Name: "refused", URL: refuses.URL + "/mcp", Status: workload.Running}}
 	t.Chdir(t.TempDir())
 	written(t, map[string]string{"s.star": "return 40 + 2", "weir.yaml": filtered("  source: {path: x}")})
@@ -424,8 +425,11 @@ func TestCommandsOfServersTakeWorkloads(t *testing.T) {
 		{"workflow run -w flows sum --args {\"a\":1}", `"sum": 3`, exitOK},
 		{"script run -w scripts s.star", "42", exitOK},
 		{"call -w flows echo text=hello", "hello", exitOK},
+		{"call -w flows frobnicate a=1", "`weir tools -w flows` lists what there is", exitUsage},
+		{"call -w flows frobnicate", "`weir tools -w flows` lists what there is", cli.ExitProtocol},
 		{"tools -w gone", "`weir status gone` says how it is", cli.ExitConnection},
-		{"tools -w refused", "`weir status refused` says how it is, and `weir logs --proxy refused` why", cli.ExitProtocol},
+		{"tools -w refused", "`weir status refused` says how it is, and `weir logs refused` why", cli.ExitProtocol},
+		{"tools -w refused-away", "`weir status refused-away` says how it is, and `weir logs --proxy refused-away` why", cli.ExitProtocol},
 		{"tools -w paused", "it is stopped: `weir start paused`", exitStart},
 		{"tools -w broken", "it is error (it ends again and again): `weir status broken` says why", exitStart},
 		{"tools -w tickets", "`weir start tickets` logs in", cli.ExitLogin},

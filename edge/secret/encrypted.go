@@ -72,7 +72,7 @@ func (e *Encrypted) about(err error) error {
 	next := ""
 	switch {
 	case errors.Is(err, ErrLocked):
-		next = ": give it with `weir secret unlock`, or in " + PasswordVariable
+		next = ": give it with `weir secret unlock` at a terminal, or in " + PasswordVariable
 	case errors.Is(err, ErrNotSetUp):
 		next = ": make one with `weir secret setup`"
 	case errors.Is(err, ErrSetUp):

@@ -148,8 +148,9 @@ func (a *Commands) Remove() *cobra.Command {
 		Short:   "Stop workloads and forget them",
 		Long: `Stop workloads and forget them: their manifests and the home directories of their
 servers go, and so do images that were built for them (npx://, uvx://, go://) and that no
-other workload uses, unless --keep-image is given. "weir export NAME" keeps what is needed
-to run one again. --force also removes one that cannot be stopped or looked at, such as
+other workload uses, unless --keep-image is given. Secrets that its flags gave, such as
+NAME/bearer-token, stay until "weir secret delete". "weir export NAME" keeps what is
+needed to run one again. --force also removes one that cannot be stopped or looked at, such as
 one in error.
 
 ` + severalHelp,
