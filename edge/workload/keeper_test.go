@@ -720,6 +720,10 @@ func TestForegroundKilled(t *testing.T) {
 		t.Errorf("while it runs: %v", err)
 	}
 	managed := keep(t, &played{}, dir)
+	want := fmt.Sprintf("runs in the foreground of the process %d", os.Getpid())
+	if d, err := managed.Inspect(t.Context(), "time"); err != nil || d.Status.Status != Running || d.StatusContext != want || d.Reason != want {
+		t.Errorf("the manager says of it: %v, %+v", err, d)
+	}
 	if err := managed.Run(t.Context(), describe("kept"), false, time.Minute, nil); err != nil {
 		t.Fatal(err)
 	}
