@@ -280,10 +280,13 @@ func sound(was, is []byte) error {
 func malformed(member string, value []byte) string {
 	switch {
 	case value == nil:
-	case member == inputSchema || member == "outputSchema":
-		if mcp.String(mcp.Lookup(value, "type")) != "object" {
-			return `an object with the "type" "object"`
+	case member == inputSchema && mcp.String(mcp.Lookup(value, "type")) != "object":
+		return `an object with the "type" "object"`
+	case member == "outputSchema": // of any type in the modern era; legacy clients are not shown others
+		if value[0] != '{' {
+			return "an object"
 		}
+	case member == inputSchema:
 	case member == "annotations":
 		for _, hint := range [...]string{"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"} {
 			if v := string(mcp.Lookup(value, hint)); value[0] != '{' || v != "" && v != "true" && v != "false" {

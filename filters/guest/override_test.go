@@ -155,7 +155,7 @@ func TestPatchItem(t *testing.T) {
 		`/icons|[]`: `"icons":[]`, `/_meta/a|{"b":1.50}`: `"_meta":{"a":{"b":1.50}}`, `/title|"T"`: `"title":"T"`,
 		`/name|"other"`: "", `/_meta/a/b/c|1`: "", `|{}`: "", `icons|[]`: "",
 		`/outputSchema|{"type":"object"}`: `"outputSchema":{"type":"object"}`, `/annotations|{"readOnlyHint":true}`: `"readOnlyHint":true`,
-		`/inputSchema|"T"`: "", `/outputSchema|{"type":"array"}`: "", `/annotations|{"readOnlyHint":"yes"}`: "", `/description|5`: "", `/title|null`: "",
+		`/inputSchema|"T"`: "", `/outputSchema|{"type":"array"}`: `"outputSchema":{"type":"array"}`, `/outputSchema|"T"`: "", `/annotations|{"readOnlyHint":"yes"}`: "", `/description|5`: "", `/title|null`: "",
 		`set_schema|{"type":"nope"}`: "", `annotate|readOnlyHint|"yes"`: "",
 	} {
 		back := edgetest.NewServer(t, edgetest.Modern, func(s *edgetest.Server) {
