@@ -175,7 +175,7 @@ func (e *refusal) verdict() error {
 }
 
 // converse sends a request, reads the message that answers the id into m, and
-// returns the HTTP status that it came under. What comes before the answer
+// returns the HTTP status that it came under; 0 for an event of a stream. What comes before the answer
 // goes to before, together with the reply, whose clock may be paused. A
 // notification, which has no id, leaves m alone.
 //
@@ -197,7 +197,7 @@ func (r *reply) answer(ctx context.Context, id []byte, m *mcp.Message, before fu
 			r.finish(r.stream())
 			return status, nil
 		}
-		return status, r.events(ctx, id, m, before)
+		return 0, r.events(ctx, id, m, before)
 	}
 	if r.coded {
 		r.close()

@@ -193,7 +193,7 @@ func (b *Backend) modernClient(ctx context.Context, x *edge.Exchange, in *Introd
 		return nil, nonsense(err)
 	}
 	if out.Status = 200; out.Kind == mcp.Failure {
-		out.Status = mcp.Status(out.Code())
+		out.Status = mcp.Status(m.Method, out.Code())
 	}
 	return out, nil
 }

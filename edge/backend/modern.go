@@ -98,7 +98,7 @@ func (b *Backend) modernCall(ctx context.Context, x *edge.Exchange, m *mcp.Messa
 	if m.Method == "tools/list" && answer.Kind == mcp.Result {
 		b.params.page(b.lister(x), m.Get("cursor").Of(m.Raw), &answer.Message)
 	}
-	return modernAnswer(answer, status, translate)
+	return modernAnswer(m, answer, status, translate)
 }
 
 // kept returns the text of a request, and the id and the progress token that it has there: a
@@ -147,19 +147,20 @@ func (b *Backend) localCall(ctx context.Context, x *edge.Exchange, m *mcp.Messag
 		}
 		return nil, err
 	}
-	return modernAnswer(answer, 200, translate)
+	return modernAnswer(m, answer, 0, translate)
 }
 
-// modernAnswer judges an answer of the modern era, which came under an HTTP status.
-func modernAnswer(answer *edge.Response, status int, translate bool) (*edge.Response, error) {
+// modernAnswer judges an answer of the modern era to m, which came under an HTTP status; 0
+// where it has none of its own, as an event of a stream or a line.
+func modernAnswer(m *mcp.Message, answer *edge.Response, status int, translate bool) (*edge.Response, error) {
 	if !mcp.SafePages(&answer.Message) {
 		return nil, edge.Errorf(edge.Unavailable, "call", "the backend asks to open a URL that is not a web page")
 	}
-	if status < 300 || answer.Kind == mcp.Result {
-		status = 200 // clients throw the body of a 202 away
-	}
-	if answer.Status = status; !translate && status == 200 && answer.Kind == mcp.Failure {
-		answer.Status = mcp.Status(answer.Code()) // it came as an event, whose stream was 200 before
+	switch answer.Status = status; {
+	case status == 0 && !translate && answer.Kind == mcp.Failure:
+		answer.Status = mcp.Status(m.Method, answer.Code())
+	case status < 300 || answer.Kind == mcp.Result:
+		answer.Status = 200 // clients throw the body of a 202 away
 	}
 	if answer.Kind == mcp.Failure {
 		if says := accentOf(answer.Code(), answer.Text("message")); says != modernAccent {

@@ -21,12 +21,16 @@ const (
 	CodeURLElicitation    = -32042 // legacy, 2025-11-25
 )
 
-// Status returns the HTTP status under which a modern server answers with an
-// error of the code (2026-07-28, basic/transports/streamable-http); 200 for a
-// code that the revision leaves open.
-func Status(code int) int {
+// Status returns the HTTP status under which a modern server answers the method with
+// an error of the code (2026-07-28, basic/transports/streamable-http); 200 for a
+// code that the revision leaves open. 404 says that the method is unknown: servers say
+// of a tool, a prompt and a resource, too, that it is not found.
+func Status(method string, code int) int {
 	switch code {
 	case CodeMethodNotFound:
+		if MethodOf(method).Interactive {
+			return 200
+		}
 		return 404
 	case CodeParse, CodeInvalidRequest, CodeInvalidParams, CodeHeaderMismatch, CodeMissingCapability, CodeVersion:
 		return 400

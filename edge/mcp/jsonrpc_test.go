@@ -73,8 +73,16 @@ func TestCodeAndStatus(t *testing.T) {
 		CodeMethodNotFound: 404, CodeParse: 400, CodeInvalidRequest: 400, CodeInvalidParams: 400, CodeHeaderMismatch: 400, CodeMissingCapability: 400, CodeVersion: 400,
 		CodeInternal: 200, 429: 200, 0: 200, CodeResourceNotFound: 200,
 	} {
-		if got := Status(code); got != want {
+		if got := Status("no/such", code); got != want {
 			t.Errorf("status of %d is %d, not %d", code, got, want)
+		}
+		if code == CodeMethodNotFound {
+			want = 200
+		}
+		for _, method := range []string{"tools/call", "resources/read", "prompts/get"} {
+			if got := Status(method, code); got != want {
+				t.Errorf("status of %d to %s is %d, not %d", code, method, got, want)
+			}
 		}
 	}
 }

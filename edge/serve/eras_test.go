@@ -247,6 +247,41 @@ func TestClientThatTakesNoStream(t *testing.T) {
 	})
 }
 
+// A server that says of a tool, a prompt or a resource that it is not found, with the code of an
+// unknown method, is heard by every client: 404 says to a modern one that the method is unknown.
+// What a modern server says as JSON keeps its status.
+func TestNotFoundInEveryCell(t *testing.T) {
+	t.Parallel()
+	cells(t, func(t *testing.T, f *front, c caller) {
+		unknown := 200
+		if c.era() == edgetest.Modern {
+			unknown = 404
+		}
+		for i, one := range []struct {
+			method, params string
+			want           int
+		}{
+			{"tools/call", edgetest.CallParams("gone", "{}"), 200}, {"prompts/get", `{"name":"gone"}`, 200}, {"resources/read", `{"uri":"a:gone"}`, 200},
+			{"completion/complete", `{"ref":{"type":"ref/prompt","name":"gone"},"argument":{"name":"a","value":"v"}}`, unknown}, {"vendor/method", `{}`, unknown},
+		} {
+			f.back.Always(one.method, func(c *edgetest.Call) {
+				c.Notify("notifications/message", `{"level":"info","data":1}`)
+				c.Error(200, -32601, "not found")
+			})
+			id := fmt.Sprint(i)
+			fails(t, c.request(t, id, one.method, one.params), one.want, -32601, id)
+			if f.back.Era != edgetest.Modern || c.era() != edgetest.Modern {
+				continue
+			}
+			for _, status := range []int{200, 400, 404} {
+				f.back.Always(one.method, func(c *edgetest.Call) { c.Error(status, -32601, "not found") })
+				id := fmt.Sprintf("%d%d", status, i)
+				fails(t, c.request(t, id, one.method, one.params), status, -32601, id)
+			}
+		}
+	})
+}
+
 // Log messages reach the clients that asked for them, and no others.
 func TestLoggingInEveryCell(t *testing.T) {
 	t.Parallel()
