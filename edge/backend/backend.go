@@ -578,7 +578,7 @@ func (b *Backend) handle(ctx context.Context, x *edge.Exchange) (*edge.Response,
 		}
 		var r *edge.Response
 		if in.Era == mcp.Modern {
-			r, err = b.toModern(ctx, x)
+			r, err = b.toModern(ctx, x, in)
 		} else {
 			r, err = b.toLegacy(ctx, x, in)
 		}

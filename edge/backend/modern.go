@@ -22,7 +22,7 @@ const MaxRounds = 10
 const maxQuestions = 1000
 
 // toModern sends a message to a backend of the modern era.
-func (b *Backend) toModern(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
+func (b *Backend) toModern(ctx context.Context, x *edge.Exchange, in *Introduction) (*edge.Response, error) {
 	switch {
 	case x.Era == mcp.Modern && b.lined != nil:
 		if err := b.checkParams(x); err != nil { // the server does not see them
@@ -38,7 +38,7 @@ func (b *Backend) toModern(ctx context.Context, x *edge.Exchange) (*edge.Respons
 	case x.Era == mcp.Modern:
 		return b.modernCall(ctx, x, x.Request, x.Request.Raw, x.Head.Params, false)
 	}
-	return b.legacyClient(ctx, x)
+	return b.legacyClient(ctx, x, in)
 }
 
 // modernCall sends one request of the modern era. raw is its text, which m was
@@ -275,7 +275,7 @@ func wanted(m, n *mcp.Message, token []byte) bool {
 // legacyClient carries a legacy client's message to a modern backend: what the
 // client said when its session began goes along with each request, and the
 // backend's questions become requests to the client.
-func (b *Backend) legacyClient(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
+func (b *Backend) legacyClient(ctx context.Context, x *edge.Exchange, in *Introduction) (*edge.Response, error) {
 	m := x.Request
 	switch {
 	case m.Method == "logging/setLevel":
@@ -290,6 +290,11 @@ func (b *Backend) legacyClient(ctx context.Context, x *edge.Exchange) (*edge.Res
 	caller := mcp.Caller{Info: b.Info}
 	if x.Session != nil {
 		caller = mcp.Caller{Info: x.Session.Info, LogLevel: x.Session.LogLevel(), Capabilities: relayed(x.Session)}
+		if caller.LogLevel == "" && mcp.Lookup(in.Capabilities, "logging") != nil {
+			// A legacy client that sets no level hears what the server chooses (2025-11-25,
+			// server/utilities/logging), a modern server that is told none sends nothing.
+			caller.LogLevel = "info"
+		}
 	}
 	request, err := mcp.Decode(mcp.ToModern(nil, m, caller))
 	if err != nil {

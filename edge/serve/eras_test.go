@@ -292,7 +292,13 @@ func TestLoggingInEveryCell(t *testing.T) {
 		})
 		level := `"` + edgetest.LogLevel + `":"warning"`
 		var asked *edgetest.Response
-		if c.session != nil {
+		if c.session != nil { // of the legacy era, in which a server sends what it likes until it hears a level
+			if all := c.call(t, "0", "{}").Rest(); len(all) != 2 {
+				t.Errorf("without a level: %d events: %s", len(all), all)
+			}
+			if got := edgetest.Member(string(f.back.Requests("tools/call")[0].Message.Params), "_meta", edgetest.LogLevel); f.back.Era == edgetest.Modern && got != `"info"` {
+				t.Errorf("without a level the backend was told %q", got)
+			}
 			if got := c.request(t, "1", "logging/setLevel", `{"level":"warning"}`).Result(); got != "{}" {
 				t.Errorf("logging/setLevel: %s", got)
 			}
@@ -331,6 +337,11 @@ func TestLoggingThatTheServerLacks(t *testing.T) {
 	r := e.NewClient().Modern("1", "tools/call", edgetest.CallParams("echo", "{}"), `"`+edgetest.LogLevel+`":"debug"`)
 	if r.Message().Error != nil || back.Count("logging/setLevel") != 0 {
 		t.Errorf("%s; logging/setLevel %d times", r.Answer(), back.Count("logging/setLevel"))
+	}
+	none := edgetest.NewServer(t, edgetest.Modern, func(s *edgetest.Server) { s.Capabilities = `{"tools":{}}` })
+	edgetest.Start(t, edgetest.Manifest(none)).NewClient().Initialize("").Call("1", "echo", "{}").Result()
+	if got := edgetest.Member(string(none.Await("tools/call", 1).Message.Params), "_meta", edgetest.LogLevel); got != "" {
+		t.Errorf("the backend was told the level %s", got)
 	}
 }
 
