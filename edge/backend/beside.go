@@ -299,7 +299,11 @@ func (s *session) question(ctx context.Context, l *link, c *call, known bool, cl
 		if c, ok := client.(interface{ Unanswered() }); ok {
 			c.Unanswered()
 		}
-		refuse(mcp.CodeMethodNotFound, "nobody is there to answer")
+		why := "nobody is there to answer"
+		if client != nil {
+			why = "the client takes no " + edge.Printable(m.Method) + ", or none like this"
+		}
+		refuse(mcp.CodeMethodNotFound, why)
 		return
 	}
 	ctx, waits := s.asks(ctx, c, known, id, slices.Clone(mcp.Lookup(params, "_meta", "progressToken")), len(m.Raw))
@@ -325,11 +329,17 @@ func (s *session) question(ctx context.Context, l *link, c *call, known bool, cl
 		case errors.As(context.Cause(ctx), new(*edge.Withdrawn)):
 			return // no answer is wanted (2025-11-25, basic/utilities/cancellation)
 		case err != nil:
-			code := mcp.CodeInternal
-			if edge.KindOf(err) == edge.NoMethod {
-				code = mcp.CodeMethodNotFound
+			code, why := mcp.CodeInternal, "the question did not reach the client"
+			switch e := (*edge.Error)(nil); {
+			case !errors.As(err, &e) || e.Kind == edge.Internal:
+			case e.Kind == edge.Gone:
+				why = "the client has left, or its call has ended"
+			default: // its own text, without what was being done
+				if why = e.Err.Error(); e.Kind == edge.NoMethod {
+					code = mcp.CodeMethodNotFound
+				}
 			}
-			refuse(code, err.Error())
+			refuse(code, why)
 			return
 		case a.Error != nil:
 			body = append(append(append([]byte(`{"jsonrpc":"2.0","id":`), id...), `,"error":`...), a.Error...)

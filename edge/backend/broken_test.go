@@ -276,7 +276,7 @@ func TestQuestionThatOutlivesItsCall(t *testing.T) {
 	t.Parallel()
 	told := func(t *testing.T, back *edgetest.Server) {
 		t.Helper()
-		if r := back.Await("response", 1); string(r.Message.ID) != `"q"` || r.Message.Error == nil {
+		if r := back.Await("response", 1); string(r.Message.ID) != `"q"` || r.Message.Error == nil || r.Message.Error.Message != "the client has left, or its call has ended" {
 			t.Errorf("%s", r.Body)
 		}
 	}

@@ -303,15 +303,20 @@ func TestQuestionThatTheClientCannotAnswer(t *testing.T) {
 	t.Parallel()
 	f, c := asking(t, func(c *edgetest.Call) {
 		m := c.Ask("1", "sampling/createMessage", `{"messages":[]}`)
-		c.Result(fmt.Sprintf(`{"content":[],"code":%d}`, m.Error.Code))
+		c.Result(fmt.Sprintf(`{"content":[],"code":%d,"says":%q}`, m.Error.Code, m.Error.Message))
 	})
-	r := c.call(t, "1", "{}", edgetest.Capabilities(`{"roots":{}}`))
-	if got := edgetest.Member(r.Result(), "code"); got != "-32601" {
-		t.Errorf("%s", r.Answer())
+	r := c.call(t, "1", "{}", edgetest.Capabilities(`{"roots":{}}`)).Result()
+	if edgetest.Member(r, "code") != "-32601" || edgetest.Member(r, "says") != `"the client takes no sampling/createMessage, or none like this"` {
+		t.Errorf("%s", r)
 	}
 	inits := f.back.Requests("initialize")
 	if got := edgetest.Member(string(inits[len(inits)-1].Message.Params), "capabilities"); got != `{"roots":{}}` {
 		t.Errorf("declared %s", got)
+	}
+	// One that takes it, but no stream on which it could come.
+	mute := f.NewClient().Initialize(`{"sampling":{}}`).Send(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":`+edgetest.CallParams("echo", "{}")+`}`, "Accept", "application/json").Result()
+	if edgetest.Member(mute, "code") != "-32601" || edgetest.Member(mute, "says") != `"the client cannot be asked"` {
+		t.Errorf("%s", mute)
 	}
 }
 

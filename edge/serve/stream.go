@@ -63,7 +63,7 @@ func (w way) Send(m *mcp.Message) error {
 func (w way) Ask(ctx context.Context, questions map[string]edge.Question) (map[string]edge.Answer, error) {
 	s := w.session()
 	if s == nil {
-		return nil, edge.Errorf(edge.NoMethod, "ask", "this client cannot be asked")
+		return nil, edge.Errorf(edge.NoMethod, "ask", "the client cannot be asked")
 	}
 	return s.Ask(ctx, questions, w.event)
 }
