@@ -206,8 +206,11 @@ func (a *app) lookAt(ctx context.Context, opened *source.Result, s serve.Setting
 			if c.Level != edge.LevelProblem && c.Level != edge.LevelWarning {
 				continue
 			}
-			_, name, _ := strings.Cut(c.Subject, "/")
-			if c.Class == edge.ClassCredential && name != "" {
+			name, backend, of := strings.Cut(c.Subject, "/")
+			if of { // what is of no backend is of the server
+				name = backend
+			}
+			if c.Class == edge.ClassCredential && of {
 				c.Next = fmt.Sprintf("put a token in %s, and add --bearer %s", secretVariable(name), name)
 			}
 			fmt.Fprintf(a.err, "%s: %s\n  %s\n", name, c.Cause, c.Next)

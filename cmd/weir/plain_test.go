@@ -21,10 +21,16 @@ import (
 func TestZ21Mistakes(t *testing.T) { mistakes(t, "plain", nil) }
 
 // TestZ21Serve serves what the command line names: a server that works, beside
-// one that is down, one that is none, and one that wants a token. Of these it
-// says the next step.
+// one that is down, one that is none, one that wants a token, and two that have one
+// resource. Of these it says the next step.
 func TestZ21Serve(t *testing.T) {
 	back := edgetest.NewServer(t, edgetest.Modern, func(s *edgetest.Server) { s.Tools = `[{"name":"echo","inputSchema":{"type":"object"}}]` })
+	twins := []*edgetest.Server{edgetest.NewServer(t, edgetest.Modern), edgetest.NewServer(t, edgetest.Modern)}
+	for _, s := range twins {
+		s.Always("resources/list", func(c *edgetest.Call) {
+			c.Result(`{"resultType":"complete","ttlMs":0,"cacheScope":"public","resources":[{"uri":"a:b","name":"b"}]}`)
+		})
+	}
 	answering := func(status int, header ...string) string {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			for i := 0; i < len(header); i += 2 {
@@ -37,14 +43,16 @@ func TestZ21Serve(t *testing.T) {
 	}
 	down := edgetest.FreeAddress(t)
 	p := run(t, "serve", "--listen", "127.0.0.1:0", "--admin-listen", "", "--backend", "good="+back.URL, "--backend", "down=http://"+down+"/mcp",
-		"--backend", "page="+answering(200, "Content-Type", "text/html"), "--backend", "locked="+answering(401, "WWW-Authenticate", "Bearer"), "--backend", "nothing="+answering(501))
-	endpoint := p.until("Weir serves good, down, page, locked, nothing on ")
+		"--backend", "page="+answering(200, "Content-Type", "text/html"), "--backend", "locked="+answering(401, "WWW-Authenticate", "Bearer"), "--backend", "nothing="+answering(501),
+		"--backend", "one="+twins[0].URL, "--backend", "two="+twins[1].URL)
+	endpoint := p.until("Weir serves good, down, page, locked, nothing, one, two on ")
 	endpoint = endpoint[strings.LastIndex(endpoint, " ")+1:]
 	waits := []string{
 		"down: nobody listens at", "start the backend",
 		"locked: ", "put a token in WEIR_SECRET_LOCKED_TOKEN, and add --bearer locked",
 		"nothing: ", "correct the path of the URL",
 		"page: ", "name its MCP endpoint",
+		"weir: lost: resource two.a:b",
 	}
 	for len(waits) > 0 && p.lines.Scan() {
 		waits = slices.DeleteFunc(waits, func(want string) bool { return strings.Contains(p.lines.Text(), want) })
