@@ -180,11 +180,14 @@ func TestBytesAcrossEras(t *testing.T) {
 				sent := members(t, string(f.back.Requests("tools/call")[0].Message.Params))
 				same(t, "params", without(sent, "_meta"), members(t, params))
 				meta := members(t, sent[0].value)
-				if sent[0].name != "_meta" || len(without(meta, "io.modelcontextprotocol/protocolVersion", "io.modelcontextprotocol/clientCapabilities", "io.modelcontextprotocol/clientInfo")) != 0 {
+				if sent[0].name != "_meta" || len(without(meta, "io.modelcontextprotocol/protocolVersion", "io.modelcontextprotocol/clientCapabilities", "io.modelcontextprotocol/clientInfo", edgetest.LogLevel)) != 0 {
 					t.Errorf("_meta %s", sent[0].value)
 				}
 				if got := edgetest.Member(sent[0].value, "io.modelcontextprotocol/clientCapabilities"); got != `{"roots":{"listChanged":true}}` {
 					t.Errorf("capabilities %s", got)
+				}
+				if got := edgetest.Member(sent[0].value, edgetest.LogLevel); got != `"info"` {
+					t.Errorf("log level %s", got)
 				}
 				if got := edgetest.Member(sent[0].value, "io.modelcontextprotocol/clientInfo"); got != `{"name":"edgetest","version":"1"}` {
 					t.Errorf("clientInfo %s", got)
@@ -192,7 +195,7 @@ func TestBytesAcrossEras(t *testing.T) {
 				f.back.Forget()
 				c.request(t, "2", "tools/call", params, `"vendor/key":`+oddJSON, `"progressToken":"t"`)
 				sent = members(t, edgetest.Member(string(f.back.Requests("tools/call")[0].Message.Params), "_meta"))
-				same(t, "_meta", without(sent, "io.modelcontextprotocol/protocolVersion", "io.modelcontextprotocol/clientCapabilities", "io.modelcontextprotocol/clientInfo"),
+				same(t, "_meta", without(sent, "io.modelcontextprotocol/protocolVersion", "io.modelcontextprotocol/clientCapabilities", "io.modelcontextprotocol/clientInfo", edgetest.LogLevel),
 					[]member{{"vendor/key", oddJSON}, {"progressToken", `"t"`}})
 			})
 
