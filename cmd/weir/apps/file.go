@@ -79,6 +79,20 @@ func reason(err error) string {
 // errChanged says that a file is not any longer what was read of it.
 var errChanged = errors.New("the file has changed")
 
+// settled is how long a file without a value in it has to rest until that is what it has to
+// say: whoever writes a file in its place empties it first.
+const settled = 2 * time.Second
+
+// unsettled reports whether somebody may have begun to write the file anew and not ended.
+func (s state) unsettled() bool {
+	return s.blank() && time.Since(s.info.ModTime()).Abs() < settled
+}
+
+// blank reports whether there is a file and nothing in it.
+func (s state) blank() bool {
+	return s.info != nil && len(bytes.TrimSpace(bytes.TrimPrefix(s.data, bom))) == 0
+}
+
 // same reports whether the file is still what was read.
 func (s state) same() bool {
 	info, err := os.Stat(s.path)
@@ -94,7 +108,7 @@ func (s state) same() bool {
 
 // replace puts other content into a file, all at once: whoever looks sees the old or the new
 // one whole, also after a power cut. Mode and owner stay. What was there before the first
-// change is kept beside it as NAME.weir.bak. between is called when the new content is written
+// change, if anything, is kept beside it as NAME.weir.bak. between is called when the new content is written
 // and not yet in its place; nil for nothing. The error is errChanged where another program has
 // written meanwhile; one that writes in the last few microseconds before the rename is not
 // seen.
@@ -104,7 +118,7 @@ func (s state) replace(data []byte, between func()) error {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
-	} else if backup := s.path + ".weir.bak"; !exists(backup) {
+	} else if backup := s.path + ".weir.bak"; !s.blank() && !exists(backup) {
 		if err := s.write(backup, s.data, nil); err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"time"
 )
 
 // Server is a workload, for clients.
@@ -71,6 +72,7 @@ type Keeper struct {
 	Place
 
 	between func() // of tests: called between the write of a file and its renaming
+	pause   func() // of tests: what is done in place of waiting for a file that is being written
 }
 
 // holding runs f with what is remembered, under the lock.
@@ -381,8 +383,13 @@ func (k *Keeper) decide(p *plan, app App, s Server, w *written, at found, how ch
 	return nil
 }
 
-// tries is how often a change is made anew, when other programs change the file meanwhile.
-const tries = 10
+// tries is how often a change is made anew, when other programs change the file meanwhile, and
+// rest how long one that is being written is left alone before the next: all together more than
+// settled.
+const (
+	tries = 10
+	rest  = 500 * time.Millisecond
+)
 
 // sync makes the configuration of a client what its workloads want.
 func (k *Keeper) sync(o *owned, app App, servers []Server, how change) Report {
@@ -407,6 +414,14 @@ func (k *Keeper) once(o *owned, app App, c *client, servers []Server, how change
 	s, err := load(c.File)
 	if err != nil {
 		return nil, err
+	}
+	if s.unsettled() {
+		if k.pause != nil {
+			k.pause()
+		} else {
+			time.Sleep(rest)
+		}
+		return nil, errChanged
 	}
 	p, err := k.plan(app, c, s.data, servers, how)
 	if err != nil {

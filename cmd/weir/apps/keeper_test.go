@@ -404,6 +404,60 @@ func TestChangedMeanwhile(t *testing.T) {
 	}
 }
 
+// TestEmptiedMeanwhile: a program that empties the file, waits and writes it loses nothing; a
+// file that stays empty is one without servers, and no copy of it is kept.
+func TestEmptiedMeanwhile(t *testing.T) {
+	for name, theirs := range map[string]string{"cursor": `{"n": 1}`, "codex": "n = 1\n"} {
+		for _, blank := range []string{"", "\xef\xbb\xbf \n"} {
+			k, _, file := keeperOf(t, name)
+			write(t, file, theirs)
+			f, err := os.OpenFile(file, os.O_WRONLY|os.O_TRUNC, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			if _, err := f.WriteString(blank); err != nil {
+				t.Fatal(err)
+			}
+			pauses := 0
+			k.pause = func() {
+				if pauses++; pauses == 3 {
+					if _, err := f.WriteAt([]byte(theirs), 0); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			reports, err := k.Setup([]string{name}, Scope{}, known(on("files", "1")))
+			must(t, reports, err)
+			if got := read(t, file); pauses != 3 || !strings.Contains(got, strings.TrimRight(theirs, "}\n")) || !strings.Contains(got, "http://127.0.0.1:1/mcp") {
+				t.Errorf("%s, blank %q: after %d pauses it has %q", name, blank, pauses, got)
+			}
+		}
+		// 2. One that is always being written is left.
+		k, _, file := keeperOf(t, name)
+		write(t, file, "")
+		pauses := 0
+		k.pause = func() { pauses++; write(t, file, "") }
+		reports, err := k.Setup([]string{name}, Scope{}, known(on("files", "1")))
+		if err != nil || reports[0].Err == nil || !strings.Contains(reports[0].Err.Error(), "another program changes it") || pauses != tries || read(t, file) != "" {
+			t.Errorf("%s: %v, %+v after %d pauses, with %q", name, err, reports, pauses, read(t, file))
+		}
+		// 3. One that rests is empty.
+		k.pause = func() {
+			if err := os.Chtimes(file, time.Time{}, time.Now().Add(-settled)); err != nil {
+				t.Error(err)
+			}
+		}
+		reports, err = k.Setup([]string{name}, Scope{}, known(on("files", "1")))
+		if got := done(t, reports, err); got != "files:added" || exists(file+".weir.bak") {
+			t.Errorf("%s: %s; a copy: %v", name, got, exists(file+".weir.bak"))
+		}
+	}
+	if (tries-1)*rest <= 2*settled {
+		t.Error("a file that was emptied right now would not settle in time, with a clock that is a little ahead")
+	}
+}
+
 // known lists servers that stay as they are.
 func known(servers ...Server) func() ([]Server, error) {
 	return func() ([]Server, error) { return servers, nil }
