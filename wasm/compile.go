@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"runtime"
 	"slices"
@@ -36,17 +37,20 @@ type Compilation struct {
 
 	Workers int           // modules compiled at a time; 1 when 0
 	Timeout time.Duration // of one module; 10s when 0, which is several times what 5 MiB take
+
+	Log *slog.Logger // is told once where Dir can no longer be used; nil for nobody
 }
 
 // Compiler turns modules into machine code. It is safe for concurrent use.
 type Compiler struct {
-	cache   wazero.CompilationCache
-	dir     string // that the cache is in; "" for none
+	dir     string // that the first of caches is in; "" for none
+	log     *slog.Logger
 	timeout time.Duration
 	slots   chan struct{}
 	work    sync.WaitGroup
 	mu      sync.Mutex
 	closed  bool
+	caches  []wazero.CompilationCache // of which the last is in use
 }
 
 // NewCompiler returns a compiler. It fails when the directory cannot be used
@@ -65,7 +69,10 @@ func NewCompiler(c Compilation) (*Compiler, error) {
 	if c.Timeout <= 0 {
 		c.Timeout = 10 * time.Second
 	}
-	return &Compiler{cache: cache, dir: c.Dir, timeout: c.Timeout, slots: make(chan struct{}, max(c.Workers, 1))}, nil
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Compiler{caches: []wazero.CompilationCache{cache}, dir: c.Dir, log: c.Log, timeout: c.Timeout, slots: make(chan struct{}, max(c.Workers, 1))}, nil
 }
 
 // privateDir makes dir when it is missing. What lies in it is run without
@@ -91,7 +98,11 @@ func (c *Compiler) Close() error {
 	c.closed = true
 	c.mu.Unlock()
 	c.work.Wait()
-	return c.cache.Close(context.Background())
+	var err error
+	for _, cache := range c.caches {
+		err = errors.Join(err, cache.Close(context.Background()))
+	}
+	return err
 }
 
 // Module is a compiled module. It is never changed and may be opened many
@@ -105,6 +116,7 @@ type Module struct {
 	Elapsed time.Duration // that checking and compiling took
 
 	compiler *Compiler
+	cache    wazero.CompilationCache
 	metered  []byte
 	runtime  wazero.Runtime        // keeps the machine code
 	compiled wazero.CompiledModule //
@@ -175,7 +187,7 @@ func (c *Compiler) compileAs(ctx context.Context, got string, prepare func() (*M
 		}
 		done <- result{m, err}
 		if c.dir != "" && err == nil {
-			prune(c.dir) // nobody waits for it but who is compiled next
+			prune(c.dir, maxKept) // nobody waits for it but who is compiled next
 		}
 	}()
 	select {
@@ -223,8 +235,43 @@ func (c *Compiler) compile(ctx context.Context, digest string, prepare func() (*
 	if err != nil {
 		return nil, err
 	}
-	m.compiler = c
-	config := c.config()
+	c.mu.Lock()
+	m.compiler, m.cache = c, c.caches[len(c.caches)-1]
+	inDir := c.dir != "" && len(c.caches) == 1
+	c.mu.Unlock()
+	err = m.build(ctx)
+	if err != nil && inDir && ctx.Err() == nil {
+		// The module may be good, and what is kept in the directory damaged, or without room.
+		failed := err
+		m.cache = wazero.NewCompilationCache()
+		if err = m.build(ctx); err == nil {
+			c.leaveDir(m.cache, failed)
+		} else {
+			_ = m.cache.Close(context.Background()) // nothing is in it
+		}
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("module %.12s: compiling: %w", digest, ctx.Err())
+		}
+		text, _, _ := strings.Cut(err.Error(), "\n")
+		return nil, &Refusal{"module", text}
+	}
+	m.Elapsed = time.Since(start)
+	if m.interpreter || m.server {
+		m.metered = nil // nobody compiles it again
+	}
+	return m, nil
+}
+
+// build has the engine make machine code, or take what its cache has.
+func (m *Module) build(ctx context.Context) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the engine fails on it: %v", r)
+		}
+	}()
+	config := m.config()
 	if m.server {
 		config = config.WithMemoryLimitPages(MaxServerMemory / pageSize)
 	}
@@ -232,21 +279,28 @@ func (c *Compiler) compile(ctx context.Context, digest string, prepare func() (*
 	compiled, err := rt.CompileModule(experimental.WithCompilationWorkers(ctx, 2), m.metered)
 	if err != nil {
 		_ = rt.Close(context.Background())
-		if ctx.Err() != nil {
-			return nil, fmt.Errorf("module %.12s: compiling: %w", digest, ctx.Err())
-		}
-		text, _, _ := strings.Cut(err.Error(), "\n")
-		return nil, &Refusal{"module", text}
+		return err
 	}
-	m.runtime, m.compiled, m.Elapsed = rt, compiled, time.Since(start)
-	if m.interpreter || m.server {
-		m.metered = nil // nobody compiles it again
-	}
-	return m, nil
+	m.runtime, m.compiled = rt, compiled
+	return nil
 }
 
-func (c *Compiler) config() wazero.RuntimeConfig {
-	return wazero.NewRuntimeConfig().WithCompilationCache(c.cache).WithCoreFeatures(api.CoreFeaturesV2).
+// leaveDir keeps machine code in memory from now on, and empties the directory: which of its
+// files is damaged, only the engine knows, and the next start fills it again.
+func (c *Compiler) leaveDir(memory wazero.CompilationCache, failed error) {
+	c.mu.Lock()
+	c.caches = append(c.caches, memory)
+	first := len(c.caches) == 2
+	c.mu.Unlock()
+	if first {
+		prune(c.dir, 0)
+		text, _, _ := strings.Cut(failed.Error(), "\n")
+		c.log.Warn("the directory of machine code is emptied, and not used until the next start: see that it is there, may be written to and has room", "dir", c.dir, "error", text)
+	}
+}
+
+func (m *Module) config() wazero.RuntimeConfig {
+	return wazero.NewRuntimeConfig().WithCompilationCache(m.cache).WithCoreFeatures(api.CoreFeaturesV2).
 		WithMemoryLimitPages(MaxMemory / pageSize).WithDebugInfoEnabled(false)
 }
 

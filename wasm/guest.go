@@ -206,7 +206,7 @@ func (g *Guest) link() error {
 	if g.module.interpreter { // which is opened once, in the runtime that it was compiled in
 		g.runtime, g.compiled = g.module.runtime, g.module.compiled
 	} else {
-		g.runtime = wazero.NewRuntimeWithConfig(ctx, g.module.compiler.config())
+		g.runtime = wazero.NewRuntimeWithConfig(ctx, g.module.config())
 	}
 	builders := make(map[string]wazero.HostModuleBuilder)
 	for _, f := range g.module.functions() {

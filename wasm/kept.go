@@ -13,11 +13,11 @@ import (
 // toolchain made has 60 MB.
 const maxKept = 2 << 30
 
-// prune removes machine code beyond maxKept from a directory, the oldest first, also that of
+// prune removes machine code beyond most bytes from a directory, the oldest first, also that of
 // other versions of the engine, and what a process that was killed has left half written. Who
 // runs it has it in memory: it is compiled again when it is needed again. What cannot be
 // removed now is tried again.
-func prune(dir string) {
+func prune(dir string, most int64) {
 	type kept struct {
 		path string
 		info fs.FileInfo
@@ -44,7 +44,7 @@ func prune(dir string) {
 	slices.SortFunc(all, func(a, b kept) int { return b.info.ModTime().Compare(a.info.ModTime()) })
 	sum := int64(0)
 	for _, k := range all {
-		if sum += k.info.Size(); sum > maxKept {
+		if sum += k.info.Size(); sum > most || k.info.Size() == 0 { // an empty one is damaged
 			_ = os.Remove(k.path)
 		}
 	}

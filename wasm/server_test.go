@@ -512,3 +512,88 @@ func TestFailedStartsLeaveNothing(t *testing.T) {
 		}
 	}
 }
+
+// A file of machine code that is damaged, or a directory that cannot be used, costs the time to
+// compile and nothing else; it is told once, and the next start has whole files again.
+func TestMachineCodeIsDamaged(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "code")
+	kept := func() []string {
+		files, _ := filepath.Glob(filepath.Join(dir, "wazero-*", "*"))
+		return files
+	}
+	run := func(wantLines int, modules ...[]byte) {
+		t.Helper()
+		sink := &logSink{}
+		c, err := NewCompiler(Compilation{Dir: dir, Timeout: 2 * time.Minute, Log: slogger(sink)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		for _, binary := range modules {
+			m, err := c.CompileServer(context.Background(), binary, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := m.OpenServer(1<<20, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			in := s.serving(t)
+			_, _ = in.Stdin().Write([]byte("hello"))
+			in.Stdin().CloseWrite()
+			if said, err := io.ReadAll(in.Stdout()); err != nil || string(said) != "hello" {
+				t.Errorf("it says %q, %v", said, err)
+			}
+		}
+		if lines := sink.lines; len(lines) != wantLines {
+			t.Errorf("the log has %q", lines)
+		}
+	}
+	other := bytes.Replace(echoing(), i32(4096), i32(2048), 1)
+	run(0, echoing())
+	if len(kept()) != 1 {
+		t.Fatalf("kept: %q", kept())
+	}
+	path := kept()[0]
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flipped := func(at int) []byte {
+		b := bytes.Clone(whole)
+		b[at] ^= 0xff
+		return b
+	}
+	for name, bad := range map[string][]byte{"empty": {}, "cut off": whole[:len(whole)/2], "a name that is another": flipped(0), "code that is another": flipped(len(whole) / 2)} {
+		if err := os.WriteFile(path, bad, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		run(1, echoing(), other)
+		run(0, echoing())
+		if again, err := os.ReadFile(path); err != nil || !bytes.Equal(again, whole) {
+			t.Errorf("%s: the next start leaves %d bytes of %d, %v", name, len(again), len(whole), err)
+		}
+	}
+	// What the engine refuses is the module's own fault, and empties nothing.
+	c, err := NewCompiler(Compilation{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var refused *Refusal
+	if _, err := c.CompileServer(context.Background(), serverModule(nil, "", ins(opDrop)), ""); !errors.As(err, &refused) || len(kept()) != 1 {
+		t.Errorf("%v; %d files are kept", err, len(kept()))
+	}
+	// The directory is taken away from a compiler.
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, binary := range [][]byte{echoing(), other} {
+		m, err := c.CompileServer(context.Background(), binary, "")
+		if err != nil {
+			t.Fatalf("without its directory: %v", err)
+		}
+		m.Close()
+	}
+}

@@ -315,7 +315,7 @@ func (k *Cache) compilerFor() (*wasm.Compiler, error) {
 		if dir != "" {
 			dir = filepath.Join(dir, "code")
 		}
-		c, err := wasm.NewCompiler(wasm.Compilation{Dir: dir, Timeout: compileWithin})
+		c, err := wasm.NewCompiler(wasm.Compilation{Dir: dir, Timeout: compileWithin, Log: k.log})
 		if err != nil {
 			return nil, err
 		}

@@ -143,7 +143,7 @@ func (r *ready) open(e *Engine, m func() (module, error)) error {
 		return err
 	}
 	// The machine may be busy: what is compiled is no stranger's.
-	if r.compiler, err = wasm.NewCompiler(wasm.Compilation{Dir: e.options.CacheDir, Timeout: 5 * time.Minute}); err != nil {
+	if r.compiler, err = wasm.NewCompiler(wasm.Compilation{Dir: e.options.CacheDir, Timeout: 5 * time.Minute, Log: e.options.Log}); err != nil {
 		return err
 	}
 	prepared, err := own.prepare(e.options.CacheDir)

@@ -107,14 +107,14 @@ func (l *Locals) open() (state string, machine *sandbox.Machine, err error) {
 }
 
 // openModules makes what all servers in WebAssembly share.
-func (l *Locals) openModules() (state string, m *modules, err error) {
+func (l *Locals) openModules(log *slog.Logger) (state string, m *modules, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.place(); err != nil {
 		return "", nil, err
 	}
 	if l.modules == nil {
-		if l.modules, err = newModules(l.held); err != nil {
+		if l.modules, err = newModules(l.held, log); err != nil {
 			return "", nil, err
 		}
 	}

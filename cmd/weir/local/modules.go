@@ -52,8 +52,8 @@ type modules struct {
 	dir      string // of modules that were fetched
 }
 
-func newModules(cache string) (*modules, error) {
-	c, err := wasm.NewCompiler(wasm.Compilation{Dir: filepath.Join(cache, "code"), Timeout: compileWithin})
+func newModules(cache string, log *slog.Logger) (*modules, error) {
+	c, err := wasm.NewCompiler(wasm.Compilation{Dir: filepath.Join(cache, "code"), Timeout: compileWithin, Log: log})
 	if err != nil {
 		return nil, err
 	}
@@ -223,7 +223,7 @@ type making struct {
 
 // startModule keeps one server in WebAssembly.
 func (l *Locals) startModule(s serve.Starting, of *opened) (backend.Local, error) {
-	state, all, err := l.openModules()
+	state, all, err := l.openModules(s.Log)
 	if err != nil {
 		return nil, err
 	}

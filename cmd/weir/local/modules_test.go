@@ -231,7 +231,7 @@ func TestModuleAtURL(t *testing.T) {
 	digest := hex.EncodeToString(sum[:])
 	l := testLocals(t)
 	l.cache = filepath.Join(t.TempDir(), "cache") // in which it is not yet
-	_, all, err := l.openModules()
+	_, all, err := l.openModules(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -362,7 +362,7 @@ func TestModuleLeadsElsewhere(t *testing.T) {
 	}))
 	defer named.Close()
 	cas := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: named.Certificate().Raw})
-	_, all, err := testLocals(t).openModules()
+	_, all, err := testLocals(t).openModules(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
