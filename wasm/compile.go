@@ -126,6 +126,7 @@ type Module struct {
 
 	interpreter bool // made by CompileInterpreter
 	server      bool // made by CompileServer
+	polls       bool // a server whose runtime polls standard input where a read of it would wait
 }
 
 // Compile checks a module against its digest and the limits, meters and

@@ -75,6 +75,7 @@ func prepareServer(binary []byte, digest string) (*Module, error) {
 	if err := m.serverContract(parsed); err != nil {
 		return nil, err
 	}
+	m.polls = parsed.byGo && slices.Contains(m.Imports, wasi.Module+".poll_oneoff")
 	keep := func(name string) bool { return name == abi.ExportMemory || name == exportMain }
 	m.metered, m.mutable, err = meter(parsed, metering{pages: MaxServerMemory / pageSize, keep: keep, join: true})
 	return m, err
@@ -280,10 +281,7 @@ func (s *Server) Start(sees wasi.Config) (*Serving, error) {
 	}
 	sees.Done, sees.Slept = in.quit, in.slept
 	sees.Spend = in.spend
-	sees.Waits = !slices.ContainsFunc(s.module.compiled.ImportedFunctions(), func(f api.FunctionDefinition) bool {
-		_, name, _ := f.Import()
-		return name == "poll_oneoff"
-	})
+	sees.Waits = !s.module.polls
 	if err := s.instantiate(in); err != nil {
 		s.work.Done()
 		return nil, err

@@ -315,20 +315,32 @@ func TestServerWaits(t *testing.T) {
 	}
 }
 
-// TestServerThatCannotPoll is a program that asks whether its standard input is a terminal and then
-// reads it: a read waits, unless the program can poll.
-func TestServerThatCannotPoll(t *testing.T) {
+// TestServerThatAsksForATerminal is a program that asks whether its standard input is one and then
+// reads it: a read waits, unless the Go toolchain made the program and it can poll, or it has said
+// that it polls.
+func TestServerThatAsksForATerminal(t *testing.T) {
 	for _, c := range []struct {
-		imports []string
+		imports string // and fd_fdstat_get, fd_read and proc_exit
+		section string // that says who made it
+		first   []byte
 		want    int // error number of the read
 	}{
-		{[]string{"fd_fdstat_get", "fd_read", "proc_exit"}, 0},
-		{[]string{"fd_fdstat_get", "fd_read", "proc_exit", "poll_oneoff"}, 6}, // EAGAIN
+		{"sched_yield", "", nil, 0},
+		{"poll_oneoff", "", nil, 0},
+		{"poll_oneoff", "rustc\x061.90.0", nil, 0},
+		{"sched_yield", "Go cmd/compile\x06go1.26", nil, 0},
+		{"poll_oneoff", "Go cmd/compile\x06go1.26", nil, 6},                                           // EAGAIN
+		{"fd_fdstat_set_flags", "", append(append(i32(0), i32(4)...), append(call(3), opDrop)...), 6}, // NONBLOCK
 	} {
-		in := openServer(t, serverModule(c.imports, "",
-			i32(0), i32(128), call(0), ins(opDrop),
+		binary := serverModule([]string{"fd_fdstat_get", "fd_read", "proc_exit", c.imports}, "",
+			c.first, i32(0), i32(128), call(0), ins(opDrop),
 			i32(0), i32(64), ins(0x36, 2, 0), i32(0), i32(4096), ins(0x36, 2, 4), // the buffer
-			i32(0), i32(0), i32(1), i32(8), call(1), call(2)), 16<<20).serving(t)
+			i32(0), i32(0), i32(1), i32(8), call(1), call(2))
+		if c.section != "" {
+			section := append(appendName(nil, "producers"), c.section...)
+			binary = append(appendU32(append(binary, sectionCustom), uint32(len(section))), section...)
+		}
+		in := openServer(t, binary, 16<<20).serving(t)
 		if c.want == 0 {
 			select {
 			case <-in.done:
@@ -340,7 +352,7 @@ func TestServerThatCannotPoll(t *testing.T) {
 			}
 		}
 		if got := in.within(t, 10*time.Second); got.Code != c.want {
-			t.Errorf("%q: %+v, want %d", c.imports, got, c.want)
+			t.Errorf("%s of %q: %+v, want %d", c.imports, c.section, got, c.want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package wasm
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 )
@@ -179,9 +180,10 @@ type module struct {
 	dataCount   int64 // -1 for none
 	data        []dataSegment
 	bodies      []body
-	custom      int // bytes
-	nesting     int // blocks of one function within each other that are allowed
-	importFuncs int // imported functions, which come first in the index space
+	custom      int  // bytes
+	byGo        bool // the Go toolchain made it, by what it says
+	nesting     int  // blocks of one function within each other that are allowed
+	importFuncs int  // imported functions, which come first in the index space
 	allFuncs    []uint32
 	allTables   []tableType
 	allMemories []span
@@ -224,7 +226,9 @@ func parseWithin(b []byte, most, nesting int) (*module, error) {
 		if id == sectionCustom {
 			m.custom += len(part)
 			s := &reader{b: part, section: "custom"}
-			s.name()
+			if s.name() == "producers" && bytes.Contains(s.b[s.pos:], []byte("Go cmd/compile")) {
+				m.byGo = true
+			}
 			if m.custom > maxCustom {
 				s.fail("%d bytes of names and debug information: at most %d are allowed: leave them out (Rust: -C strip=symbols; C: wasm-ld --strip-all; Go: -ldflags=-s)", m.custom, maxCustom)
 			}

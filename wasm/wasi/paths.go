@@ -81,7 +81,8 @@ func (s *System) pathOpen(m Memory, a []uint64) errno {
 	follow, how, rights, flags := a[1]&followLinks != 0, a[4], a[5], uint16(a[7])
 	write := rights&rightWrite != 0 || how&openTruncate != 0
 	read := rights&rightRead != 0 || !write
-	if flags&^(flagAppend|flagNonblock|2|8|16) != 0 { // the rest says when to write through
+	// Nothing makes a directory here; the rest of the flags says when to write through.
+	if flags&^(flagAppend|flagNonblock|2|8|16) != 0 || how&openCreate != 0 && how&openDirectory != 0 {
 		return eInval
 	}
 	if _, ok := m.Read(uint32(a[8]), 4); !ok {

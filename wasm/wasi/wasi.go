@@ -55,8 +55,8 @@ type Config struct {
 
 	Stdin, Stdout, Stderr *Pipe
 
-	// Waits says that standard input is one that is waited for in a read: the instance cannot
-	// call poll_oneoff. For another its flags say that it need not be.
+	// Waits says that standard input is one that is waited for in a read, as programs in C and
+	// Rust expect. For another its flags say that it need not be: the Go runtime polls.
 	Waits bool
 
 	// Done is closed when the instance has to end: what waits then, does not any more.

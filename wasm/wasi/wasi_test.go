@@ -169,8 +169,8 @@ func TestStandardInputWaits(t *testing.T) {
 	})
 }
 
-// A program that cannot poll looks at the flags, as isatty does, and waits in a read all the same.
-func TestStandardInputOfWhoCannotPoll(t *testing.T) {
+// A program in C or Rust looks at the flags, as isatty does, and waits in a read all the same.
+func TestStandardInputOfWhoLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := play(t)
 		p.System = New(Config{Stdin: p.Stdin, Stdout: p.Stdout, Stderr: p.Stderr, Waits: true, Done: p.done, Slept: p.Slept})
@@ -336,6 +336,14 @@ func TestFiles(t *testing.T) {
 	}
 	if n := p.call("fd_filestat_get", fd, 0); n != 0 || p.ram[16] != typeRegular || p.u64(32) != 9 {
 		t.Errorf("filestat: %d, type %d, %d bytes", n, p.ram[16], p.u64(32))
+	}
+	for _, path := range []string{"none", "new", "."} {
+		if _, n := p.open(0, path, openCreate|openDirectory, rightRead|rightWrite); n != eInval {
+			t.Errorf("creating the directory %s: %d", path, n)
+		}
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("what cannot be made is there: %v", err)
 	}
 	if _, n := p.open(0, "new", openCreate|openExclusive, rightWrite); n != eExist {
 		t.Errorf("exclusive: %d", n)
