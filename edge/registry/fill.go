@@ -65,7 +65,13 @@ func (m *Missing) Check(text string) error {
 		return fmt.Errorf("%s: it has more than %d bytes", m.Label, maxValue)
 	case strings.ContainsAny(text, "\x00\r\n"):
 		return fmt.Errorf("%s: it is not one line of text", m.Label)
-	case len(m.Choices) > 0 && !slices.Contains(m.Choices, text):
+	}
+	return m.fits(text)
+}
+
+// fits is Check for the choices and the format alone.
+func (m *Missing) fits(text string) error {
+	if len(m.Choices) > 0 && !slices.Contains(m.Choices, text) {
 		return fmt.Errorf("%s: give one of %s", m.Label, Plain(strings.Join(m.Choices, ", ")))
 	}
 	switch m.Format {
@@ -287,13 +293,19 @@ func (fill *filler) value(at, label, how string, in Input) (value string, ok, se
 	if text, is := fill.asked[at]; is {
 		return text, true, in.IsSecret
 	}
-	if in.Default != "" {
+	if in.Default != "" && in.fits() {
 		return in.Default, true, in.IsSecret
 	}
-	if in.IsRequired {
+	if in.IsRequired || in.Default != "" {
 		fill.need(at, label, how, in)
 	}
 	return "", false, in.IsSecret
+}
+
+// fits reports whether the default of an input is what its own choices and format allow. One
+// that is not is asked for, as if the entry required it and named none.
+func (in *Input) fits() bool {
+	return (&Missing{Choices: in.Choices, Format: in.Format}).fits(in.Default) == nil
 }
 
 func (fill *filler) need(id, label, how string, in Input) {
@@ -321,9 +333,9 @@ func (fill *filler) template(at, how, text string, variables map[string]Input) (
 			return *in.Value
 		case asked:
 			return answer
-		case in.Default != "":
+		case in.Default != "" && in.fits():
 			return in.Default
-		case in.IsRequired:
+		case in.IsRequired, in.Default != "":
 			if !slices.ContainsFunc(fill.missing, func(m Missing) bool { return m.ID == at+"."+name }) {
 				fill.need(at+"."+name, name, how, in)
 			}

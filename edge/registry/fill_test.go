@@ -207,3 +207,24 @@ func TestMissingCheck(t *testing.T) {
 		}
 	}
 }
+
+// A default that the entry's own choices or format do not allow is none: the value is asked for,
+// also where the entry does not require it.
+func TestDefaultThatIsNone(t *testing.T) {
+	for _, in := range []string{
+		`"default":"c","choices":["a","b"]`, `"default":"many","format":"number"`, `"default":"yes","format":"boolean"`,
+		`"value":"{v}","variables":{"v":{"default":"c","choices":["a","b"]}}`,
+	} {
+		e := entryOf(t, npm(`,"environmentVariables":[{"name":"MODE",`+in+`}]`))
+		if s, missing, err := fillOf(t, e, Given{}, nil); s != nil || err != nil || len(missing) != 1 || !strings.HasSuffix(missing[0].How, "MODE=VALUE") {
+			t.Errorf("%s: %+v, %+v, %v", in, s, missing, err)
+		}
+		if s, missing, err := fillOf(t, e, Given{Environment: func(string) (string, bool) { return "a", true }}, nil); s == nil || err != nil || len(missing) > 0 {
+			t.Errorf("%s, given: %+v, %+v, %v", in, s, missing, err)
+		}
+	}
+	e := entryOf(t, npm(`,"environmentVariables":[{"name":"MODE","default":"b","choices":["a","b"]},{"name":"N","default":"7","format":"number"}]`))
+	if s, missing, err := fillOf(t, e, Given{}, nil); err != nil || len(missing) > 0 || fmt.Sprint(s.Env) != "[{MODE b false} {N 7 false}]" {
+		t.Errorf("%+v, %+v, %v", s, missing, err)
+	}
+}

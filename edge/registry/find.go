@@ -3,6 +3,7 @@ package registry
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,14 +34,18 @@ type Registry struct {
 	Stale   error     // why the registry could not be asked now, and what is kept is used; nil where that is not so
 	Unkept  error     // why what was fetched is not kept; nil where it is
 
-	LeftOut int      // entries that cannot be right
-	Reasons []string // why, of the first ones
-	Older   int      // entries of versions that are not the newest
-	Deleted int      // entries that the registry says were deleted
+	LeftOut int               // entries that cannot be right
+	Reasons []string          // why, of the first ones
+	wrong   map[string]string // why, by the names of those that have one
+	Older   int               // entries of versions that are not the newest
+	Deleted int               // entries that the registry says were deleted
 }
 
 // maxReasons is how many reasons for entries left out are kept.
 const maxReasons = 10
+
+// maxWrong is how many entries that cannot be right are known by their names.
+const maxWrong = 1000
 
 // Open reads a registry: its files, what is kept of it where that is new enough, or the
 // registry itself. Where that cannot be had, what is kept is used, and Stale says why.
@@ -97,7 +102,7 @@ func away(s Source, err error) error {
 
 // build makes a registry of what was read. Where nothing can be used it says why.
 func (s Source) build(k *kept) (*Registry, error) {
-	r := &Registry{Source: s, Fetched: k.Fetched}
+	r := &Registry{Source: s, Fetched: k.Fetched, wrong: map[string]string{}}
 	var formats []string
 	newest := map[string]*Entry{}
 	for _, p := range k.Pages {
@@ -107,7 +112,7 @@ func (s Source) build(k *kept) (*Registry, error) {
 		for _, text := range p.Servers {
 			e, err := parse(text)
 			if err != nil {
-				r.leaveOut(err)
+				r.leaveOut(text, err)
 				continue
 			}
 			if e.Status == "deleted" {
@@ -166,15 +171,19 @@ func semantic(version string) string {
 	return v
 }
 
-func (r *Registry) leaveOut(err error) {
+func (r *Registry) leaveOut(text []byte, err error) {
 	if r.LeftOut++; len(r.Reasons) < maxReasons {
 		r.Reasons = append(r.Reasons, edge.Brief(err.Error()))
+	}
+	var name string
+	if json.Unmarshal(member(text, "name"), &name) == nil && name != "" && len(name) <= 255 && len(r.wrong) < maxWrong {
+		r.wrong[name] = edge.Brief(err.Error())
 	}
 }
 
 // Find finds the entry of a name, or of its last part where only one entry has it. The error
 // is an *Error: NotFound names up to three that are near, and Invalid the entries that share
-// a last part.
+// a last part, or why the one of the name cannot be right.
 func (r *Registry) Find(word string) (*Entry, error) {
 	if i, ok := slices.BinarySearchFunc(r.Entries, word, func(e *Entry, name string) int { return strings.Compare(e.Name, name) }); ok {
 		return r.Entries[i], nil
@@ -200,6 +209,11 @@ func (r *Registry) Find(word string) (*Entry, error) {
 			more = fmt.Sprintf(" and %d more", len(same)-5)
 		}
 		return nil, &Error{Kind: Invalid, Message: fmt.Sprintf("%s is the name of %d entries of the registry: %s%s", shown(word), len(same), strings.Join(names, ", "), more), Next: "give the whole name"}
+	}
+	for name, why := range r.wrong {
+		if word != "" && (name == word || name[strings.LastIndexByte(name, '/')+1:] == word) {
+			return nil, &Error{Kind: Invalid, Message: fmt.Sprintf("the entry %s of the registry cannot be right: %s", shown(name), why), Next: "tell who keeps the registry; an image of this name is run by its tag or digest, and a program behind --"}
+		}
 	}
 	e := &Error{Kind: NotFound, Message: fmt.Sprintf("there is no entry %s in the registry %s", shown(word), r.Source), Next: "weir search " + searchWord(word)}
 	if names := r.near(word); len(names) > 0 {

@@ -179,7 +179,7 @@ func (f *Form) judgePackage(p *Package, rules Rules) error {
 		switch {
 		case len(name) > 214 || !pattern.MatchString(name):
 			return refused(f.Field+".identifier", "%s is no name of a package of %s", shown(name), f.Type)
-		case p.Version != "" && !exactPattern.MatchString(p.Version):
+		case p.Version != "" && (!exactPattern.MatchString(p.Version) || !strings.ContainsAny(p.Version, "0123456789")): // latest and its like are tags, which move
 			return refused(f.Field+".version", "%s is no exact version", shown(p.Version))
 		case base != "" && !slices.Contains(indexes[f.Type], base):
 			return refused(f.Field+".registryBaseUrl", "%s: an entry may not choose where packages come from", shown(base))

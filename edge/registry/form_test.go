@@ -64,6 +64,7 @@ func TestK02Refused(t *testing.T) {
 		`"packages":[{"registryType":"npm","identifier":"https://evil.example/x.tgz","transport":{"type":"stdio"}}]`:                      "packages[0].identifier",
 		`"packages":[{"registryType":"npm","identifier":"../x","transport":{"type":"stdio"}}]`:                                            "packages[0].identifier",
 		`"packages":[{"registryType":"npm","identifier":"x","version":"1 --registry=http://e","transport":{"type":"stdio"}}]`:             "packages[0].version",
+		`"packages":[{"registryType":"npm","identifier":"x","version":"latest","transport":{"type":"stdio"}}]`:                            "packages[0].version: \"latest\" is no exact version",
 		`"packages":[{"registryType":"npm","identifier":"x","version":"^1.0","transport":{"type":"stdio"}}]`:                              "packages[0].version: \"^1.0\" is no exact version",
 		`"packages":[{"registryType":"npm","identifier":"x","registryBaseUrl":"https://evil.example","transport":{"type":"stdio"}}]`:      "packages[0].registryBaseUrl: \"https://evil.example\": an entry may not choose where packages come from",
 		`"packages":[{"registryType":"pypi","identifier":"x @ git+https://evil.example/x","transport":{"type":"stdio"}}]`:                 "packages[0].identifier",

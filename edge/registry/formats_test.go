@@ -3,6 +3,7 @@ package registry
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -184,6 +185,17 @@ func TestBrokenEntriesAreLeftOut(t *testing.T) {
 	r, err := Source{At: "/x"}.build(&kept{Pages: []page{{Servers: []json.RawMessage{[]byte(`{"name":7}`), good, []byte(`{"name":"no"}`)}}}})
 	if err != nil || len(r.Entries) != 1 || r.LeftOut != 2 || len(r.Reasons) != 2 {
 		t.Fatalf("%+v, %v", r, err)
+	}
+	// Who asks for one that was left out is told why: it is not taken for something else.
+	r, err = Source{At: "/x"}.build(&kept{Pages: []page{{Servers: []json.RawMessage{good, []byte(`{"name":"a.b/bad","packages":7}`), []byte(`{"name":7}`)}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for word, kind := range map[string]Kind{"a.b/bad": Invalid, "bad": Invalid, "b/bad": NotFound, "7": NotFound, "": NotFound} {
+		var known *Error
+		if _, err := r.Find(word); !errors.As(err, &known) || known.Kind != kind || kind == Invalid && (!strings.Contains(known.Message, `"a.b/bad" of the registry cannot be right: `) || !strings.Contains(known.Message, "packages")) {
+			t.Errorf("%q: %v", word, err)
+		}
 	}
 	if _, err := (Source{At: "/x"}).build(&kept{Pages: []page{{Servers: []json.RawMessage{[]byte(`{"name":"no"}`)}}}}); err == nil || !strings.Contains(err.Error(), "none of the servers of /x can be right (1)") {
 		t.Error(err)
