@@ -59,6 +59,8 @@ func TestWorkloadsRefused(t *testing.T) {
 		"{image: 'file:///bin/x'}":         "no form that is known",
 		"{image: 'exec://bin/x'}":          "no absolute path",
 		"{image: npx, transport: sse, run: {targetHost: a.example, network: none, isolateNetwork: true}}": "is reached on its own loopback: take one out",
+		"{image: npx, run: {memory: 15Mi}}":                                                                                            "spec.run.memory: 15Mi: a process or a container has 16Mi at least",
+		"{image: 'ghcr.io/a/b:1', run: {memory: 15Mi}}":                                                                                "spec.run.memory: 15Mi: a process or a container has 16Mi at least",
 		"{image: npx, run: {network: bridge}}":                                                                                         "host or none",
 		"{image: npx, run: {network: host, isolateNetwork: true}}":                                                                     "take one out",
 		"{image: npx, run: {egressPorts: [0]}}":                                                                                        "must be a port from 1 to 65535",

@@ -19,6 +19,7 @@ const (
 	ModuleMemory     = 64 << 20  // when nobody says another
 	MaxModuleMemory  = 256 << 20 // and the most
 	leastModuleBytes = 1 << 20
+	leastMemory      = 16 << 20 // of a process or a container
 )
 
 // module plans a server in WebAssembly.

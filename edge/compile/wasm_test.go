@@ -58,6 +58,9 @@ func TestModulePlanned(t *testing.T) {
 
 // What a server in WebAssembly cannot be is refused by name.
 func TestModuleRefused(t *testing.T) {
+	if w, said := plannedModule("{image: 'wasm:///a.wasm', run: {memory: 1Mi}}"); w == nil || w.Memory != 1<<20 {
+		t.Errorf("with 1Mi: %+v, %s", w, said)
+	}
 	for spec, want := range map[string]string{
 		"{image: 'wasm://a/b:1'}":                                      "names no module",
 		"{image: 'wasm://ghcr.io/a/b:1#sha256=" + zeros + "'}":         "names no module",
@@ -72,7 +75,7 @@ func TestModuleRefused(t *testing.T) {
 		"{image: 'wasm+https:///a.wasm#sha256=" + zeros + "'}":                              "is no URL of a module",
 		"{image: 'wasm:///a.wasm', transport: sse}":                                         "speaks on its standard streams",
 		"{image: 'wasm:///a.wasm', run: {memory: 257Mi}}":                                   "from 1Mi to 256Mi",
-		"{image: 'wasm:///a.wasm', run: {memory: 1Ki}}":                                     "from 1Mi to 256Mi",
+		"{image: 'wasm:///a.wasm', run: {memory: 1023Ki}}":                                  "from 1Mi to 256Mi",
 		"{image: 'wasm:///a.wasm', run: {cpus: '1'}}":                                       "leave this out",
 		"{image: 'wasm:///a.wasm', run: {sandbox: bwrap}}":                                  "it needs none",
 		"{image: 'wasm:///a.wasm', run: {runAs: '1000'}}":                                   "spec.run.runAs: a server in WebAssembly: it runs as no user",

@@ -201,7 +201,9 @@ func (c *compiler) local(o *object, s *v1beta1.MCPServer, form Form) *Workload {
 		w.MaxProcesses = int(*run.MaxProcesses)
 	}
 	if run.Memory != "" {
-		w.Memory, _ = run.Memory.Parse() // the object was judged before
+		if w.Memory, _ = run.Memory.Parse(); w.Memory < leastMemory { // its form was judged before
+			c.fail(o, "spec.run.memory", ReasonInvalid, "%s: a process or a container has 16Mi at least", brief(string(run.Memory)))
+		}
 	}
 	if run.CPUs != "" {
 		w.MilliCPUs, _ = run.CPUs.Milli()

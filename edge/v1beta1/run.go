@@ -203,9 +203,10 @@ type ServerRun struct {
 	// +kubebuilder:default=on-failure
 	Restart RestartPolicy `json:"restart,omitempty"`
 
-	// Memory that the server and what it starts may take together.
+	// Memory that the server and what it starts may take together, 16Mi at least. A server in
+	// WebAssembly has from 1Mi to 256Mi.
 	// +kubebuilder:default="1Gi"
-	// +weir:low=16777216
+	// +weir:low=1048576
 	Memory Quantity `json:"memory,omitempty"`
 
 	// CPUs that the server may use, such as 500m or 2. Without it there is no limit.

@@ -333,7 +333,7 @@ func TestRun(t *testing.T) {
 		{"a port twice", p, at{"spec.run.publish": arr{"80:1", "127.0.0.1:80:2", "[::1]:80:2"}}, []string{"spec.run.publish[1]"}},
 		{"labels", p, at{"spec.run.labels": obj{"weir.dev/name": "x", "a b": "x", "team": "a\nb"}}, []string{"spec.run.labels[a b]", "spec.run.labels[team]", "spec.run.labels[weir.dev/name]"}},
 		{"a time that is none", p, at{"spec.run.sessionTTL": "-1s"}, []string{"spec.run.sessionTTL"}},
-		{"numbers", p, at{"spec.run.maxProcesses": 0, "spec.run.memory": "1Mi", "spec.run.cpus": "many"}, []string{"spec.run.cpus", "spec.run.maxProcesses", "spec.run.memory"}},
+		{"numbers", p, at{"spec.run.maxProcesses": 0, "spec.run.memory": "1Ki", "spec.run.cpus": "many"}, []string{"spec.run.cpus", "spec.run.maxProcesses", "spec.run.memory"}},
 		{"words", p, at{"spec.run.processes": "many", "spec.run.restart": "sometimes", "spec.run.sandbox": "jail", "spec.run.imageVerification": "no"},
 			[]string{"spec.run.imageVerification", "spec.run.processes", "spec.run.restart", "spec.run.sandbox"}},
 		{"paths", p, at{"spec.run.writable": arr{"cache", "/", "/a/../b"}}, []string{"spec.run.writable[0]", "spec.run.writable[1]", "spec.run.writable[2]"}},

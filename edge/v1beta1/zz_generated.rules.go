@@ -417,7 +417,7 @@ var fieldRules = sync.OnceValue(func() map[string]map[string]rule {
 			"processes":          {fallback: "\"session\"", enum: []string{"session", "shared"}},
 			"maxProcesses":       {fallback: "16", low: new(int64(1)), high: new(int64(1024))},
 			"restart":            {fallback: "\"on-failure\"", enum: []string{"on-failure", "always", "no"}},
-			"memory":             {fallback: "\"1Gi\"", low: new(int64(16777216))},
+			"memory":             {fallback: "\"1Gi\"", low: new(int64(1048576))},
 			"sandbox":            {fallback: "\"auto\"", enum: []string{"auto", "bwrap", "landlock", "off"}},
 			"runAs":              {pattern: "^(image|[0-9]{1,10}(:[0-9]{1,10})?)$"},
 		},
