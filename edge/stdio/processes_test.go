@@ -227,6 +227,35 @@ func (unwell) Start(ctx context.Context, principal string) (stdio.Process, error
 	return inside("modern").Start(ctx, principal)
 }
 
+// A container that is lost with several processes in it has ended once: its server is started
+// again, and does not end again and again.
+func TestProcessesThatEndTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bridge(t, "", func(c *stdio.Config) { c.Starter = unwell{} })
+		b.Introduced(mcp.Modern, nil)
+		var all []*opened
+		for range 5 {
+			o, err := open(t, b, "eve")
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, o)
+		}
+		time.Sleep(time.Second)
+		for _, o := range all {
+			_ = o.Send([]byte(`{"jsonrpc":"2.0","id":10000000000000,"method":"server/discover"}`), nil)
+			<-o.ended
+		}
+		if s := b.Status(); s.State != stdio.Unhealthy {
+			t.Errorf("one end, and it is %+v", s)
+		}
+		time.Sleep(2 * time.Second)
+		if _, err := open(t, b, "eve"); err != nil {
+			t.Errorf("after the rest of one end: %v", err)
+		}
+	})
+}
+
 // What becomes of one principal's processes is nothing to another's: those begin, the server is
 // as well as theirs, and its circuit lets their calls through.
 func TestOnePrincipalCrashes(t *testing.T) {

@@ -24,15 +24,20 @@ type restart struct {
 	next time.Duration // how long the server rests the next time
 	at   time.Time     // no start before
 	ends []time.Time   // of late
+	bad  bool          // the last of them was one too many
 	how  string        // the last one was; of a bridge's alone
 }
 
 // wait returns how long a start has to wait; 0 for not at all.
 func (r *restart) wait(now time.Time) time.Duration { return max(0, r.at.Sub(now)) }
 
-// fail notes the end of a process, and reports whether there have been too many of late.
-// chance is in [0, 1).
+// fail notes the end of a process, and reports whether there have been too many of late. Processes
+// that share a container end together with it: the end of one that began before the last end that
+// counts is that end once more. chance is in [0, 1).
 func (r *restart) fail(began, now time.Time, chance float64) bool {
+	if n := len(r.ends); n > 0 && began.Before(r.ends[n-1]) {
+		return r.bad
+	}
 	if now.Sub(began) >= steady || now.Sub(r.at) >= steady {
 		r.next, r.ends = 0, nil
 	}
@@ -43,10 +48,10 @@ func (r *restart) fail(began, now time.Time, chance float64) bool {
 	if r.next = min(2*r.next, mostWait); r.next == 0 {
 		r.next = firstWait
 	}
-	rest, bad := r.next, len(r.ends) >= crashes
-	if bad {
+	rest := r.next
+	if r.bad = len(r.ends) >= crashes; r.bad {
 		rest, r.next, r.ends = mostWait, mostWait, r.ends[len(r.ends)-crashes+1:]
 	}
 	r.at = now.Add(time.Duration(float64(rest) * (1 - spread + 2*spread*chance)))
-	return bad
+	return r.bad
 }

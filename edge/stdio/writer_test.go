@@ -137,6 +137,29 @@ func TestRestartRests(t *testing.T) {
 	}
 }
 
+// Processes that end together, as with the container that they share, have ended once.
+func TestEndsTogetherAreOne(t *testing.T) {
+	var r restart
+	now := time.Unix(1000, 0)
+	for end := 1; end <= crashes; end++ {
+		began, over := now, now.Add(500*time.Millisecond)
+		rest := time.Second << (end - 1)
+		if end == crashes {
+			rest = mostWait
+		}
+		for range 2 * crashes {
+			if bad := r.fail(began, over, 0.5); bad != (end == crashes) {
+				t.Fatalf("end %d: too many %v", end, bad)
+			}
+			if got := r.at.Sub(now); got != 500*time.Millisecond+rest {
+				t.Fatalf("end %d: rests until %s, want %s", end, got, rest)
+			}
+			over = over.Add(time.Millisecond)
+		}
+		now = r.at
+	}
+}
+
 // TestV38Memory: a message of 16 MiB takes less than three times its size, garbage
 // included, in either direction.
 func TestV38Memory(t *testing.T) {
