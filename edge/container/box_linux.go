@@ -352,13 +352,30 @@ func (b *Box) shape(mark, user string, mounts []sandbox.Held) (*engine.Config, *
 	}
 	// What an image declares as a volume would be one of the engine's, on disk, and stay.
 	for _, path := range slices.Concat(c.Writable, b.image.Volumes) {
-		if slices.Contains(taken, path) || host.Tmpfs[path] != "" {
+		if slices.Contains(taken, path) || host.Tmpfs[path] != "" && (path != "/tmp" || b.engine.podman) {
 			continue
 		}
 		taken = append(taken, path)
-		host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeTmpfs, Target: path, TmpfsOptions: &mount.TmpfsOptions{SizeBytes: 64 << 20, Mode: 0o1777}})
+		host.Mounts = append(host.Mounts, b.memoryAt(path, host.Tmpfs[path] != "", labels))
+		delete(host.Tmpfs, path)
 	}
 	return config, host
+}
+
+// memoryAt is memory of 64 MiB that whoever is inside may write to: a volume of the engine's that
+// goes with its container, since runc gives a mount of the type tmpfs the mode of the directory that
+// the image has there. Podman would make that volume on disk.
+func (b *Box) memoryAt(path string, exec bool, labels map[string]string) mount.Mount {
+	if b.engine.podman {
+		return mount.Mount{Type: mount.TypeTmpfs, Target: path, TmpfsOptions: &mount.TmpfsOptions{SizeBytes: 64 << 20, Mode: 0o1777}}
+	}
+	options := "size=64m,mode=1777,nosuid,nodev"
+	if !exec {
+		options += ",noexec"
+	}
+	return mount.Mount{Type: mount.TypeVolume, Target: path, VolumeOptions: &mount.VolumeOptions{
+		NoCopy: true, Labels: labels, DriverConfig: &mount.Driver{Name: "local", Options: map[string]string{"type": "tmpfs", "device": "tmpfs", "o": options}},
+	}}
 }
 
 // Start starts the server once more. ctx bounds the start alone.

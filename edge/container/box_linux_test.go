@@ -3,6 +3,7 @@ package container
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -140,6 +141,9 @@ func TestImagesShapeNothing(t *testing.T) {
 		t.Errorf("labels: %v", is.Config.Labels)
 	}
 	for _, m := range is.Mounts {
+		if m.Type == "volume" { // in memory, as is looked at below
+			continue
+		}
 		if m.Type != "tmpfs" && (m.Type != "bind" || m.RW || !strings.HasPrefix(m.Destination, ours)) {
 			t.Errorf("mount: %+v", m)
 		}
@@ -147,9 +151,61 @@ func TestImagesShapeNothing(t *testing.T) {
 	if is.State.Health != nil && is.State.Health.Status != "none" || len(is.HostConfig.Binds) > 0 || len(is.HostConfig.PortBindings) > 0 {
 		t.Errorf("%+v", is)
 	}
-	var volumes struct{ Volumes []any }
-	if e.Get(t, "/volumes", &volumes); len(volumes.Volumes) > 0 {
-		t.Errorf("volumes of the engine: %v", volumes.Volumes)
+	if all := volumes(t, e); len(all) != 2 {
+		t.Errorf("volumes of the engine: %v", all)
+	} else if all[0].Options["type"] != "tmpfs" || all[1].Options["type"] != "tmpfs" {
+		t.Errorf("on disk: %v", all)
+	}
+	b.Close()
+	if all := volumes(t, e); len(all) > 0 {
+		t.Errorf("volumes of the engine: %v", all)
+	}
+}
+
+// keptVolume is a volume of the engine's.
+type keptVolume struct {
+	Name    string
+	Options map[string]string
+}
+
+// volumes are those that the engine has.
+func volumes(t *testing.T, e *engine.Engine) []keptVolume {
+	t.Helper()
+	var all struct{ Volumes []keptVolume }
+	e.Get(t, "/volumes", &all)
+	return all.Volumes
+}
+
+// What is to be written to is, whatever mode and owner the image gives the directory there, and in
+// memory; nothing of it is left.
+func TestWritableOverTheImagesDirectory(t *testing.T) {
+	for name, e := range map[string]*engine.Engine{"docker": running(t), "podman": engine.StartPodman(t)} {
+		t.Run(name, func(t *testing.T) {
+			e.Load(t, "owned:1", engine.Config{User: "1234", Volumes: map[string]struct{}{"/var": {}}, Entrypoint: []string{"/probe"}}, map[string]string{"/probe": shared.probe}, map[string]string{"/data/there": "", "/var/there": "", "/tmp/there": ""})
+			tries := map[string]string{"write:/data/x": "wrote", "write:/var/x": "wrote", "write:/tmp/x": "wrote", "list:/data": ""}
+			c := config(t, slices.Sorted(maps.Keys(tries))...)
+			c.Image, c.Writable = "owned:1", []string{"/data", "/tmp"}
+			if name == "podman" { // with runc these have the image's mode
+				tries = map[string]string{"write:/new/x": "wrote"}
+				c.Args, c.Writable = []string{"write:/new/x"}, []string{"/new"}
+			}
+			b := opened(t, machine(t, e), c)
+			said := tried(t, b)
+			for try, want := range tries {
+				if said[try] != want {
+					t.Errorf("%s: %s, want %s", try, said[try], want)
+				}
+			}
+			for _, v := range volumes(t, e) {
+				if v.Options["type"] != "tmpfs" {
+					t.Errorf("on disk: %+v", v)
+				}
+			}
+			b.Close()
+			if left := volumes(t, e); len(left) > 0 {
+				t.Errorf("volumes of the engine: %v", left)
+			}
+		})
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 type Engine struct {
 	client *client.Client
 	host   string
+	podman bool
 
 	once sync.Mutex
 	id   string // what it calls itself; "" before it was asked

@@ -110,11 +110,19 @@ func (p place) open(ctx context.Context) (*Engine, error) {
 	if err == nil && said.OSType != "" && said.OSType != "linux" {
 		err = fmt.Errorf("its containers are of %s", said.OSType)
 	}
+	e := &Engine{client: c, host: p.host}
+	if err == nil {
+		var is client.ServerVersionResult
+		is, err = c.ServerVersion(ctx, client.ServerVersionOptions{})
+		for _, part := range is.Components {
+			e.podman = e.podman || strings.HasPrefix(part.Name, "Podman")
+		}
+	}
 	if err != nil {
 		_ = c.Close()
 		return nil, short(err)
 	}
-	return &Engine{client: c, host: p.host}, nil
+	return e, nil
 }
 
 // short is what an engine or its client says, in one line.
