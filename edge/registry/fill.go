@@ -39,7 +39,8 @@ type Start struct {
 	Port      int    // of a command that speaks HTTP; 0 for none
 	Env       []Value
 	Headers   []Value
-	Profile   []byte // JSON of a permission profile; nil for none
+	Secrets   []string // names of variables and headers that are secrets, and that the user gives
+	Profile   []byte   // JSON of a permission profile; nil for none
 
 	// Signer is who has to have signed the image; nil where the entry does not say.
 	Signer *Provenance
@@ -153,6 +154,9 @@ func (f *Form) Fill(e *Entry, given Given, asked map[string]string, rules Rules)
 			if list.given != nil {
 				if value, ok := list.given(in.Name); ok {
 					fill.use(in, value)
+					if in.secret() {
+						s.Secrets = append(s.Secrets, in.Name)
+					}
 					continue
 				}
 			}

@@ -3,6 +3,7 @@ package registry
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -50,7 +51,7 @@ func TestFill(t *testing.T) {
 
 	// Given by flags: the entry's own arguments are not used, and its variables neither.
 	s, missing, err = fillOf(t, e, Given{Args: true, Environment: func(name string) (string, bool) { return "", name == "FILES_KEY" || name == "FILES_LEVEL" }}, nil)
-	if err != nil || len(missing) > 0 || len(s.Env) > 0 || strings.Join(s.Command, "|") != "npx|-y|@example/server-files@2.1.0" {
+	if err != nil || len(missing) > 0 || len(s.Env) > 0 || strings.Join(s.Command, "|") != "npx|-y|@example/server-files@2.1.0" || !slices.Equal(s.Secrets, []string{"FILES_KEY"}) {
 		t.Errorf("%+v, %+v, %v", s, missing, err)
 	}
 }

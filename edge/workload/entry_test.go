@@ -63,6 +63,19 @@ func TestManifestOfAnEntry(t *testing.T) {
 		}
 	}
 
+	// What the entry calls a secret is one, whatever its name reads like.
+	plain := *local
+	plain.Env, plain.Secrets = nil, []string{"FILES_PIN", "X-Pin"}
+	m, err = made(t, &plain, func(o *Options) { o.Env = []string{"FILES_PIN=planted-3", "LEVEL=4"} })
+	if err != nil || len(m.Notes) != 1 || !strings.Contains(m.Notes[0].Text, "--env: FILES_PIN reads like a secret") || !strings.Contains(m.Notes[0].Text, "--secret FILES_PIN,target=FILES_PIN") {
+		t.Errorf("%v, %+v", err, m)
+	}
+	there := registry.Start{Name: "io.example/there", URL: "https://there.example/mcp", Transport: "streamable-http", Secrets: plain.Secrets}
+	m, err = made(t, &there, func(o *Options) { o.RemoteForwardHeaders = []string{"x-pin=planted-4", "X-Tenant=t"} })
+	if err != nil || len(m.Notes) != 1 || !strings.Contains(m.Notes[0].Text, "--remote-forward-headers-secret x-pin=NAME") {
+		t.Errorf("%v, %+v", err, m)
+	}
+
 	// Its profile is the workload's; one that can never hold is refused.
 	hosts := *local
 	hosts.Profile = []byte(`{"network":{"outbound":{"allow_host":["a.example"]}}}`)
