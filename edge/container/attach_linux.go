@@ -46,13 +46,13 @@ func notSeen(err error) bool {
 // by its standard streams, which the engine carries. What was possible is remembered by engine.
 func (b *Box) take(ctx context.Context, m *Machine, mark, helper, user string, mounts []sandbox.Held) error {
 	form := m.linkOf(ctx, b.engine)
+	var unlinked *unlinkedError // by a socket
 	if form != LinkAttach {
 		within := greetWithin
 		if form == LinkAuto {
 			within = socketWithin
 		}
 		err := b.open(ctx, mark, helper, user, mounts, within)
-		var unlinked *unlinkedError
 		if errors.As(err, &unlinked) && unlinked.gone && ctx.Err() == nil { // which once says nothing of the engine
 			err = b.open(ctx, mark, helper, user, mounts, within)
 		}
@@ -62,6 +62,9 @@ func (b *Box) take(ctx context.Context, m *Machine, mark, helper, user string, m
 		b.log.Info("a container is not reached by a socket: its standard streams are its link", "workload", b.config.Name, "error", err)
 	}
 	if err := b.attach(ctx, m, mark, user, mounts); err != nil {
+		if unlinked != nil { // what kept it from that may be why
+			err = fmt.Errorf("%w; with its standard streams as its link: %w", unlinked, err)
+		}
 		return err
 	}
 	if form == LinkAuto {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -123,6 +124,31 @@ func TestAttached(t *testing.T) {
 	}
 	for _, b := range e.Containers(t) {
 		e.Do(t, "DELETE", "/containers/"+b+"?force=1")
+	}
+}
+
+// An engine that starts no container says why, whatever it says of the other form of the link.
+func TestRefusedStart(t *testing.T) {
+	e := running(t)
+	image(t, e, "probe:1", engine.Config{})
+	socket := filepath.Join(t.TempDir(), "s")
+	between(t, e, socket, func(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/start"):
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusInternalServerError)
+			_, _ = io.WriteString(w, `{"message":"runtime create failed: exec \"/.weir/inside\": permission denied"}`)
+		case strings.HasSuffix(r.URL.Path, "/attach"):
+			w.WriteHeader(http.StatusConflict)
+			_, _ = io.WriteString(w, `{"message":"attach to running containers only"}`)
+		default:
+			return false
+		}
+		return true
+	})
+	_, err := machine(t, &engine.Engine{Socket: socket}).Open(t.Context(), config(t))
+	if err == nil || !strings.Contains(err.Error(), `runtime create failed: exec "/.weir/inside": permission denied`) || !strings.Contains(err.Error(), "409") {
+		t.Error(err)
 	}
 }
 

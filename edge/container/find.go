@@ -43,8 +43,12 @@ func places(lookup func(string) (string, bool)) []place {
 			return []place{{host, name}}
 		}
 	}
+	return usual(get)
+}
+
+// usual are the places where engines listen that nothing names.
+func usual(get func(string) string) (all []place) {
 	home, run := get("HOME"), get("XDG_RUNTIME_DIR")
-	var all []place
 	for _, one := range []struct{ root, path string }{
 		{"/", "var/run/docker.sock"}, {run, "docker.sock"}, {home, ".docker/run/docker.sock"}, // Docker
 		{run, "podman/podman.sock"}, {"/", "run/podman/podman.sock"},
@@ -56,6 +60,21 @@ func places(lookup func(string) (string, bool)) []place {
 		}
 	}
 	return all
+}
+
+// Sockets are the paths at which an engine is looked for with the same lookup, and the usual ones:
+// who reaches one controls this machine.
+func Sockets(lookup func(string) (string, bool)) (paths []string) {
+	get := func(name string) string {
+		value, _ := lookup(name)
+		return value
+	}
+	for _, p := range append(places(lookup), usual(get)...) {
+		if path, ok := strings.CutPrefix(p.host, "unix://"); ok && filepath.IsAbs(path) {
+			paths = append(paths, path)
+		}
+	}
+	return paths
 }
 
 // Find finds a container engine: the one that $WEIR_ENGINE, DefaultEngine or $DOCKER_HOST names, else the
@@ -120,6 +139,9 @@ func (p place) open(ctx context.Context) (*Engine, error) {
 	}
 	if err != nil {
 		_ = c.Close()
+		if denied := "permission denied"; strings.Contains(err.Error(), denied) {
+			return nil, errors.New(denied) // the socket's, which who looks for an engine names
+		}
 		return nil, short(err)
 	}
 	return e, nil
@@ -129,8 +151,5 @@ func (p place) open(ctx context.Context) (*Engine, error) {
 func short(err error) error {
 	const most = 300
 	text := strings.Join(strings.Fields(err.Error()), " ")
-	if denied := "permission denied"; strings.Contains(text, denied) {
-		text = denied
-	}
 	return errors.New(text[:min(len(text), most)])
 }
