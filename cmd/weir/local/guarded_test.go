@@ -14,6 +14,7 @@ import (
 
 // No server has a directory of Weir's mounted, nor what holds one: of a manager, of a configuration,
 // and of the manager beside that, among them the cache, in which the first process of every sandbox is.
+// Nor has one the directory of a container engine's socket, wherever that is.
 func TestWeirsOwnIsGuarded(t *testing.T) {
 	of := func(dir string) (workload.Paths, []string) {
 		p := workload.Paths{}
@@ -27,13 +28,25 @@ func TestWeirsOwnIsGuarded(t *testing.T) {
 		}
 		return p, all
 	}
-	users, usersAll := of(t.TempDir())
+	users, own := of(t.TempDir())
 	for name, dir := range map[string]string{"STATE_HOME": users.State, "RUNTIME_DIR": users.Run, "CONFIG_HOME": users.Config, "DATA_HOME": users.Data, "CACHE_HOME": users.Cache} {
 		t.Setenv("XDG_"+name, filepath.Dir(dir))
 	}
 	t.Setenv("WEIR_HOME", "")
+	engine := filepath.Join(t.TempDir(), "engine")
+	t.Setenv("WEIR_ENGINE", "")
+	t.Setenv("DOCKER_HOST", "unix://"+filepath.Join(engine, "d.sock"))
+	colima := filepath.Join(t.TempDir(), "colima")
+	t.Setenv("COLIMA_HOME", colima)
+	for _, dir := range []string{engine, filepath.Join(colima, "default")} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	usersAll := []string{engine, colima}
 	s := serve.Defaults()
 	s.StateDir = filepath.Join(t.TempDir(), "state")
+	usersAll = append(usersAll, own...)
 	managers, managersAll := of(t.TempDir())
 	for name, c := range map[string]struct {
 		locals  *Locals

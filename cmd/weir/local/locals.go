@@ -357,12 +357,15 @@ func (l *Locals) trusted(w *compile.Workload) ([]byte, error) {
 }
 
 // guarded are the places that no server may have mounted: what is in the cache is the first process
-// of every sandbox, and a configuration may be served beside a manager.
+// of every sandbox, a configuration may be served beside a manager, and who reaches the container
+// engine controls this machine.
 func (l *Locals) guarded(state string) []string {
 	all := append([]string{state, l.held, l.settings.SecretsDir, l.settings.HandOver, l.settings.StateKeyFile}, l.protected...)
 	if p, err := workload.PathsOf(os.LookupEnv); err == nil {
 		all = append(all, p.State, p.Run, p.Config, p.Data, p.Cache)
 	}
+	d, _ := ReadDefaults(l.configured(DefaultsName)) // a file that is none keeps the engine from being used
+	all = append(all, container.Sockets(d.Lookup(os.LookupEnv))...)
 	return slices.DeleteFunc(all, func(path string) bool { return path == "" })
 }
 
