@@ -390,6 +390,9 @@ func (b *Box) Start(ctx context.Context) (*sandbox.Process, error) {
 	}
 	p, err := b.link.Start(ctx, b.command, env, dir)
 	if err != nil {
+		if strings.HasSuffix(err.Error(), dir+": "+unix.ENOENT.Error()) && dir == b.image.Dir {
+			return nil, &Error{Refused, fmt.Sprintf("start %s: its image starts it in %.100q, which it does not have", b.config.Name, dir), fmt.Sprintf("have it there: weir run --writable %.100q", dir)}
+		}
 		if b.image.Foreign != "" && strings.HasSuffix(err.Error(), unix.ENOEXEC.Error()) {
 			err = fmt.Errorf("%w: the image is for %s", err, b.image.Foreign)
 		}

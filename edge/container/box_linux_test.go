@@ -209,6 +209,25 @@ func TestWritableOverTheImagesDirectory(t *testing.T) {
 	}
 }
 
+// Where the server of an image starts in a directory that the image lacks, the error names it, and
+// what has it there.
+func TestDirectoryThatAnImageLacks(t *testing.T) {
+	e := running(t)
+	image(t, e, "elsewhere:1", engine.Config{WorkingDir: "/nowhere"})
+	m := machine(t, e)
+	c := config(t, "write:x", "list:/nowhere")
+	c.Image = "elsewhere:1"
+	_, err := opened(t, m, c).Start(t.Context())
+	var known *Error
+	if !errors.As(err, &known) || !strings.Contains(known.What, `"/nowhere"`) || !strings.Contains(known.Next, `--writable "/nowhere"`) {
+		t.Fatal(err)
+	}
+	c.Writable = []string{"/nowhere"}
+	if said := tried(t, opened(t, m, c)); said["write:x"] != "wrote" || said["list:/nowhere"] != "x" {
+		t.Errorf("%v", said)
+	}
+}
+
 // An image that no image in good faith is.
 func TestImagesThatAreRefused(t *testing.T) {
 	e := running(t)
