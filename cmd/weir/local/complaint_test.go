@@ -128,3 +128,13 @@ func TestNextOnce(t *testing.T) {
 		}
 	}
 }
+
+// Who may not write to a path of a container is told what lets it, and that is never what it has.
+func TestUnwritableNamesWhatIsNotThere(t *testing.T) {
+	said := []string{"Error: EACCES: permission denied, open '/data/db/x'"}
+	for want, writable := range map[string][]string{"--writable /data/db;": {"/data"}, "-v HOST:/data/db;": {"/tmp", "/data/db"}} {
+		if got := unwritable("files", said, writable); !strings.Contains(got, want) || strings.Contains(got, "--writable") != strings.Contains(want, "--writable") {
+			t.Errorf("with %v: %s", writable, got)
+		}
+	}
+}

@@ -151,8 +151,8 @@ func (o *opened) why(err error) error {
 		} else if s.Reason != "" {
 			e.Message = o.unmet(s.Reason)
 		}
-		if o.plan.Servers[0].Backends[0].Workload.Form == compile.FormContainer {
-			e.Next = unwritable(o.Name, statusOf(local).Said)
+		if w := o.plan.Servers[0].Backends[0].Workload; w.Form == compile.FormContainer {
+			e.Next = unwritable(o.Name, statusOf(local).Said, w.Writable)
 		}
 		e.Next = cmp.Or(e.Next, limited(statusOf(local).Ended))
 		if _, lines := local.(backend.OverLines); lines && stray != "" { // of another all that it writes is for people
@@ -181,12 +181,16 @@ var refusals = sync.OnceValue(func() [2]*regexp.Regexp {
 })
 
 // unwritable is what to type for a server that said that it may not write somewhere; "" where
-// it said nothing of it.
-func unwritable(name string, said []string) string {
+// it said nothing of it. Where it has memory already, that is not the user's to write to.
+func unwritable(name string, said, writable []string) string {
 	for i, next := range []string{"give it memory to write to there, weir run --writable %s, or a directory, -v HOST:%[1]s", "if it has to be the user of its image, weir run --run-as image; if it is to write there, --writable %s"} {
 		for _, line := range said {
 			if m := refusals()[i].FindStringSubmatch(line); m != nil {
-				return fmt.Sprintf(next, edge.Brief(path.Dir(m[1]+m[2]))) + "; weir logs " + name
+				dir := path.Dir(m[1] + m[2])
+				if slices.Contains(writable, dir) {
+					next = "give it a directory that its user may write to there, weir run -v HOST:%s"
+				}
+				return fmt.Sprintf(next, edge.Brief(dir)) + "; weir logs " + name
 			}
 		}
 	}
