@@ -46,6 +46,11 @@ type Start struct {
 	Signer *Provenance
 }
 
+// IsSecret reports whether the entry calls what the user gives by a name a secret; none does of nil.
+func (s *Start) IsSecret(name string) bool {
+	return s != nil && slices.ContainsFunc(s.Secrets, func(secret string) bool { return strings.EqualFold(secret, name) })
+}
+
 // Missing is a value that has to come from the user.
 type Missing struct {
 	ID          string // by which Fill takes it

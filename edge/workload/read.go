@@ -460,11 +460,8 @@ func headerReadsLikeSecret(name string) bool {
 // remark notes what is good to know.
 func (d *draft) remark() {
 	say := func(format string, args ...any) { d.notes = append(d.notes, note(format, args...)) }
-	ofEntry := func(name string) bool {
-		return d.Entry != nil && slices.ContainsFunc(d.Entry.Secrets, func(secret string) bool { return strings.EqualFold(secret, name) })
-	}
 	for _, v := range d.env {
-		if (ReadsLikeSecret(v.Name) || ofEntry(v.Name)) && v.Value != "" {
+		if (ReadsLikeSecret(v.Name) || d.Entry.IsSecret(v.Name)) && v.Value != "" {
 			say("--env: %[1]s reads like a secret, and stands in the manifest in clear: keep it with `weir secret set %[1]s` and give --secret %[1]s,target=%[1]s", v.Name)
 		}
 	}
@@ -475,7 +472,7 @@ func (d *draft) remark() {
 	}
 	if d.forward != nil {
 		for _, name := range slices.Sorted(maps.Keys(d.forward.AddPlaintextHeaders)) {
-			if headerReadsLikeSecret(name) || ofEntry(name) {
+			if headerReadsLikeSecret(name) || d.Entry.IsSecret(name) {
 				say("--remote-forward-headers: %[1]s reads like a secret, and stands in the manifest in clear: keep it with `weir secret set NAME` and give --remote-forward-headers-secret %[1]s=NAME", edge.Brief(name))
 			}
 		}
