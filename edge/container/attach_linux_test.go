@@ -147,6 +147,9 @@ func TestRefusedStart(t *testing.T) {
 		return true
 	})
 	_, err := machine(t, &engine.Engine{Socket: socket}).Open(t.Context(), config(t))
+	for _, v := range volumes(t, e) { // of the helper
+		e.Do(t, "DELETE", "/volumes/"+v.Name)
+	}
 	if err == nil || !strings.Contains(err.Error(), `runtime create failed: exec "/.weir/inside": permission denied`) || !strings.Contains(err.Error(), "409") {
 		t.Error(err)
 	}
