@@ -224,7 +224,7 @@ func TestK18(t *testing.T) {
 		if got := raw(t, e, r.text); !strings.HasPrefix(got, fmt.Sprintf("HTTP/1.1 %d ", r.status)) {
 			t.Errorf("%.40q: %s", r.text, got)
 		}
-		wants = append(wants, want{status: r.status, typ: "http_request", outcome: "failure", said: "invalid", user: "anonymous",})
+		wants = append(wants, want{status: r.status, typ: "http_request", outcome: "failure", said: "invalid", user: "anonymous"})
 	}
 	e.Stop()
 	all := records(t, file)
