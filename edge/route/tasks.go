@@ -85,8 +85,12 @@ func (s *Server) keyOf(t *tasks, owner, id string) string {
 	return t.kind + ":" + edge.Digest(t.kind, s.Name, owner, id)
 }
 
-// maxLinks bounds how many resources of one answer are remembered.
-const maxLinks = 256
+// maxLinks bounds how many resources of one answer are remembered, and linksWithin how long other
+// replicas are told of them: a client waits for that.
+const (
+	maxLinks    = 256
+	linksWithin = 100 * time.Millisecond
+)
 
 // noteLinks remembers where the resources are that an answer to m links to or holds: a backend
 // need not list them (resource links of 2025-06-18, server/tools). Those that it lists are known.
@@ -104,7 +108,7 @@ func (s *Server) noteLinks(x *edge.Exchange, m *mcp.Message, r *edge.Response) {
 		return
 	}
 	c := s.Book.Settled(x.Identity, edge.Resource)
-	left := maxLinks
+	left, began := maxLinks, time.Now()
 	for _, one := range mcp.Elements(all) {
 		if m.Method == "prompts/get" {
 			one = mcp.Lookup(one, "content")
@@ -116,6 +120,10 @@ func (s *Server) noteLinks(x *edge.Exchange, m *mcp.Message, r *edge.Response) {
 		if name := mcp.String(uri); name != "" && (c == nil || c.Located(name) == nil) {
 			if left--; left < 0 {
 				return
+			}
+			if time.Since(began) > linksWithin { // the store is slow: this edge alone knows the rest
+				s.links.add(taskOwner(x), name, x.Target.Backend)
+				continue
 			}
 			s.remember(s.links, x, name)
 		}
