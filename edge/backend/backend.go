@@ -82,6 +82,7 @@ type Backend struct {
 	lanes   lanes         // to a local server
 	ears    ears          // likewise
 	news    news          // likewise
+	waiters sync.Pool     // of *waiter, whose timers are of whoever made the backend (synctest)
 	numbers atomic.Uint64 // of requests to a local server, and of those of the modern era whose ids would be rounded
 
 	calls, failed atomic.Int64

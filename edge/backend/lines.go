@@ -70,6 +70,7 @@ type waiter struct {
 	edits  [2]mcp.Edit
 	wake   chan struct{} // holds a value when there is something to look at
 	timer  *time.Timer
+	home   *sync.Pool // of its backend
 
 	call   *call       // of a legacy session, whose questions wait for the client; nil for none
 	client edge.Client // that hears of a modern call; nil for none
@@ -85,15 +86,13 @@ type waiter struct {
 	err  error
 }
 
-var waiters = sync.Pool{New: func() any {
-	w := &waiter{wake: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
-	w.timer.Stop()
-	return w
-}}
-
 // newWaiter returns a waiter whose answer goes to m. It is let go of by release.
 func (b *Backend) newWaiter(m *mcp.Message) *waiter {
-	w := waiters.Get().(*waiter)
+	w, ok := b.waiters.Get().(*waiter)
+	if !ok {
+		w = &waiter{wake: make(chan struct{}, 1), timer: time.NewTimer(time.Hour), home: &b.waiters}
+		w.timer.Stop()
+	}
 	w.number = b.numbers.Add(1)
 	w.id = strconv.AppendUint(w.digits[:0], w.number, 10)
 	w.m = m
@@ -109,7 +108,7 @@ func (w *waiter) release() {
 	w.logs, w.lasts, w.over = false, false, false
 	w.edits = [2]mcp.Edit{}
 	w.heard.Store(0)
-	waiters.Put(w)
+	w.home.Put(w)
 }
 
 // Close wakes it: the context of its call has ended, perhaps.
