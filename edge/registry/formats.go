@@ -53,15 +53,15 @@ func read(text []byte) (*document, error) {
 	}
 	data, servers := top["data"], top["servers"]
 	switch {
-	case is(data, '{') && is(member(data, "servers"), '['):
+	case is(data, '{') && list(member(data, "servers")):
 		d := &document{format: "the reference's format", updated: moment(member(top["meta"], "last_updated"))}
 		for _, m := range mcp.Members(data) {
-			if name := string(mcp.Unquote(m.Name)); name != "servers" && string(m.Value) != "[]" {
+			if name := string(mcp.Unquote(m.Name)); name != "servers" && string(m.Value) != "[]" && string(m.Value) != "null" {
 				d.others = append(d.others, "data."+name)
 			}
 		}
 		return d, d.take(member(data, "servers"))
-	case is(servers, '['):
+	case list(servers) && !is(top["remote_servers"], '{'):
 		d := &document{format: "the registry API"}
 		if d.next, err = cursor(top["metadata"]); err != nil {
 			return nil, err
@@ -91,6 +91,10 @@ func moment(value []byte) string {
 
 // is reports whether a value begins so.
 func is(value []byte, first byte) bool { return len(value) > 0 && value[0] == first }
+
+// list reports whether a value is an array, or the null that programs in Go write for an
+// empty one.
+func list(value []byte) bool { return is(value, '[') || string(value) == "null" }
 
 // member is a member of an object that was checked; nil for none.
 func member(object []byte, name string) json.RawMessage {

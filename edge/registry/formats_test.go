@@ -69,8 +69,11 @@ func TestConvert(t *testing.T) {
 	}
 
 	for text, want := range map[string]string{
-		`{"servers":{},"groups":[{"name":"g"}]}`:          "[groups]",
-		`{"data":{"servers":[],"skills":[{"name":"s"}]}}`: "[data.skills]",
+		`{"servers":{},"groups":[{"name":"g"}]}`:            "[groups]",
+		`{"data":{"servers":[],"skills":[{"name":"s"}]}}`:   "[data.skills]",
+		`{"data":{"servers":null,"groups":null}}`:           "[]",
+		`{"servers":null,"metadata":{"count":0}}`:           "[]",
+		`{"servers":null,"remote_servers":{},"groups":[1]}`: "[groups]",
 	} {
 		if _, _, left, err := Convert([]byte(text), time.Now()); err != nil || fmt.Sprint(left) != want {
 			t.Errorf("%s: %s, %v", text, left, err)

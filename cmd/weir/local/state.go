@@ -131,6 +131,9 @@ func (o *opened) why(err error) error {
 		}
 	case errors.As(failed, &module):
 		e.Code, e.Message, e.Next = workload.CodeRefused, fmt.Sprintf("%s cannot be started: %v", o.Name, failed), "build it for WASI preview 1: `weir plugin new --server` begins one"
+		if module.Section != "import" && module.Section != "export" && module.Section != "module" {
+			e.Next = "build it again, or smaller: `weir plugin new --server` begins one that fits"
+		}
 	case errors.As(failed, &helper):
 		e.Code, e.Message = workload.CodeSandbox, failed.Error()
 	case errors.As(failed, &grade):
