@@ -70,6 +70,7 @@ func TestComplaintOfAServer(t *testing.T) {
 		want string
 	}{
 		{&opened{local: ending{how: "exit 1", why: "restarting, ended: exit 1"}}, away, workload.CodeStart, "a rests: restarting, ended: exit 1"},
+		{&opened{local: ending{how: "exit 3", why: "call: ended: exit 3\n  complaint"}}, away, workload.CodeStart, "a ended before it had introduced itself: exit 3"},
 		{&opened{local: ending{how: "exit 1"}}, errors.New("x"), workload.CodeStart, "a ended before it had introduced itself: exit 1"},
 		{&opened{local: ending{why: refused.Error()}}, errors.New("x"), workload.CodeStart, `a refuses initialize (error -32603), and says "no"`},
 		{&opened{local: ending{why: errors.Unwrap(refused).Error()}}, errors.New("x"), workload.CodeStart, `a refuses initialize (error -32603), and says "no"`},

@@ -147,7 +147,9 @@ func (o *opened) why(err error) error {
 		e.Message = fmt.Sprintf("%s cannot be started: %v", o.Name, failed)
 	default:
 		// One that was stopped or closed was ended by us, and that is no reason.
-		if s := statusOf(local); errors.As(err, new(*stdio.RestError)) {
+		s := statusOf(local)
+		met := !strings.HasPrefix(s.Reason, "call: ended") // it ended later than while it introduced itself
+		if errors.As(err, new(*stdio.RestError)) && met {
 			e.Message = fmt.Sprintf("%s rests: %s", o.Name, s.Reason)
 		} else if s.Ended != "" && s.Ended != "stopped" && s.Ended != "closed" {
 			e.Message = fmt.Sprintf("%s ended before it had introduced itself: %s", o.Name, s.Ended)
