@@ -198,10 +198,16 @@ func (s *Server) located(ctx context.Context, x *edge.Exchange, uri string) (*ed
 }
 
 // resource finds a resource in a catalog. Before templates, which may be those of others, goes
-// the backend whose answer has named the URI to the client.
+// the backend whose answer has named the URI to the client. Of clients that cannot be told apart any
+// may have a backend name a URI, so that templates go first for them.
 func (s *Server) resource(x *edge.Exchange, c *catalog.Catalog, uri string) (*edge.Target, error) {
 	if t := c.Located(uri); t != nil {
 		return t, nil
+	}
+	if taskOwner(x) == ownerAnybody {
+		if t := c.ResourceOf(&x.Matched, uri); t != nil {
+			return t, nil
+		}
 	}
 	at, err := s.at(s.links, x, uri)
 	if at != nil {

@@ -430,11 +430,18 @@ func TestAggregateResourcesInNoList(t *testing.T) {
 				}
 			}
 			of("w://b", "a") // by its template, until b says that it is one of its own
+			f.callerOf(t, era, "").request(t, "2", "tools/call", edgetest.CallParams("b_show", "{}")).Result()
+			of("w://b", "a") // b said so to another client
 			for name := range backs {
 				c.request(t, "2", "tools/call", edgetest.CallParams(name+"_show", "{}")).Result()
 				c.request(t, "3", "prompts/get", `{"name":"`+name+`_p"}`).Result()
-				for _, uri := range []string{"w://", "x://", "y://", "z://"} {
+				for _, uri := range []string{"x://", "y://", "z://"} {
 					of(uri+name, name)
+				}
+				if era == edgetest.Modern { // without a name, b may have said so to anybody
+					of("w://"+name, "a")
+				} else {
+					of("w://"+name, name)
 				}
 				unknown(c, "x://denied")
 			}
