@@ -35,6 +35,8 @@ type Options struct {
 	Store edge.Store                    // of tasks, which replicas share; nil for none
 	Path  func(node string) *relay.Link // how a replica is reached; nil for not at all
 
+	ServeWithoutStore bool // templates lead to resources while the store cannot say whose they are
+
 	// Changed is called when the merged lists have changed.
 	Changed func(catalog.Changes)
 

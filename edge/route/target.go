@@ -210,8 +210,11 @@ func (s *Server) resource(x *edge.Exchange, c *catalog.Catalog, uri string) (*ed
 		}
 	}
 	at, err := s.at(s.links, x, uri)
-	if at != nil {
+	switch {
+	case at != nil:
 		return &edge.Target{Backend: at.Backend, Thing: edge.Resource, Name: uri, Original: uri}, nil
+	case err != nil && !s.o.ServeWithoutStore: // it may be at a backend that another edge knows of
+		return nil, err
 	}
 	if t := c.ResourceOf(&x.Matched, uri); t != nil {
 		return t, nil

@@ -2,6 +2,7 @@ package route
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"testing"
@@ -9,19 +10,22 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/backend"
+	"github.com/weir-edge/weir/edge/catalog"
+	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
 // shelf is a store of values without a lifetime.
 type shelf struct {
 	edge.Store
 	values map[string]string
+	err    error // of Get
 }
 
 func (s shelf) Get(_ context.Context, key string) ([]byte, error) {
 	if v, ok := s.values[key]; ok {
-		return []byte(v), nil
+		return []byte(v), s.err
 	}
-	return nil, nil
+	return nil, s.err
 }
 
 func (s shelf) Put(_ context.Context, key string, value []byte, _ time.Duration) error {
@@ -60,6 +64,35 @@ func TestTasksOfOneIDAtTwoEdges(t *testing.T) {
 	}
 	if at, err := heir.taskAt(x(""), "t1"); err != nil || at != nil || !maps.Equal(store.values, before) {
 		t.Errorf("the process that stands in asks %+v, %v", at, err)
+	}
+}
+
+// TestLinksWhileTheStoreIsAway: another edge may know that a resource is at another backend than
+// the one whose template it fits, which is not read in its place, unless the edge goes on with what
+// it knows. Nobody asks the store where templates go first.
+func TestLinksWhileTheStoreIsAway(t *testing.T) {
+	c := catalog.Build(&catalog.Rules{Conflicts: v1beta1.ConflictPrefix}, []catalog.Offer{
+		{Backend: "b", Templates: &catalog.List{Items: [][]byte{[]byte(`{"uriTemplate":"x://{id}","name":"t"}`)}}},
+	})
+	somebody := &edge.Identity{Issuer: "i", Subject: "s"}
+	for _, one := range []struct {
+		open bool
+		who  *edge.Identity
+		uri  string
+		at   string // "" for an error
+	}{
+		{false, somebody, "x://1", ""}, {false, somebody, "y://1", ""}, {false, nil, "x://1", "b"}, {false, nil, "y://1", ""},
+		{true, somebody, "x://1", "b"}, {true, somebody, "y://1", ""}, {true, nil, "x://1", "b"}, {true, nil, "y://1", ""},
+	} {
+		s := New(Options{Name: "s", Store: shelf{err: errors.New("away")}, Now: time.Now, ServeWithoutStore: one.open})
+		switch at, err := s.resource(&edge.Exchange{Identity: one.who}, c, one.uri); {
+		case one.at == "":
+			if at != nil || edge.KindOf(err) != edge.Overload {
+				t.Errorf("%+v: at %+v, %v", one, at, err)
+			}
+		case err != nil || at == nil || at.Backend != one.at:
+			t.Errorf("%+v: at %+v, %v", one, at, err)
+		}
 	}
 }
 

@@ -296,7 +296,7 @@ func (o *opening) behind(s *server) route.Options {
 	e, p := o.edge, o.plan
 	r := route.Options{
 		Name: p.Name, Judged: p.Decides() || p.Webhooks != nil || len(p.Filters) > 0, Info: s.info, Client: e.given.client(), Rules: p.Names, Wait: introductionWait, Log: s.log, Now: e.door.Clock.Now,
-		Parked: e.replicas.Parked, Replicas: e.replicas, Hallway: s.call,
+		Parked: e.replicas.Parked, Replicas: e.replicas, Hallway: s.call, ServeWithoutStore: e.settings.StoreFailure == "open",
 		Serving: func() *route.Server {
 			if one := e.live.Load().servers[p.Name]; one != nil {
 				return one.Server
