@@ -297,27 +297,34 @@ func (t *tasks) used(e *list.Element) *task {
 	return one
 }
 
-// Task is a task and its backend.
-type Task struct{ Owner, ID, Backend string }
+// Task is a task and its backend, or a resource that an answer has named.
+type Task struct {
+	Owner, ID, Backend string
+	Link               bool // it is a resource, and ID its URI
+}
 
-// Tasks returns the tasks of the server, the last used one last.
+// Tasks returns the tasks of the server, and then the resources, each with the last used one last.
 func (s *Server) Tasks() []Task {
-	t := s.tasks
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	all := make([]Task, 0, t.order.Len())
-	for e := t.order.Back(); e != nil; e = e.Prev() {
-		one := e.Value.(*task)
-		all = append(all, Task{Owner: one.key.owner, ID: one.key.id, Backend: one.backend})
+	var all []Task
+	for _, t := range []*tasks{s.tasks, s.links} {
+		t.mu.Lock()
+		for e := t.order.Back(); e != nil; e = e.Prev() {
+			one := e.Value.(*task)
+			all = append(all, Task{Owner: one.key.owner, ID: one.key.id, Backend: one.backend, Link: t == s.links})
+		}
+		t.mu.Unlock()
 	}
 	return all
 }
 
-// TakeTask remembers a task. It reports false if there is no such backend.
+// TakeTask remembers a task or a resource. It reports false if there is no such backend.
 func (s *Server) TakeTask(t Task) bool {
-	known := s.targets[t.Backend] != nil || t.Backend == ofSeveral
+	known, in := s.targets[t.Backend] != nil || t.Backend == ofSeveral, s.tasks
+	if t.Link {
+		in = s.links
+	}
 	if known {
-		s.tasks.add(t.Owner, t.ID, t.Backend)
+		in.add(t.Owner, t.ID, t.Backend)
 	}
 	return known
 }

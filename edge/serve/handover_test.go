@@ -299,6 +299,49 @@ func TestZ12TasksThatPoliciesJudge(t *testing.T) {
 	}
 }
 
+// TestZ12ResourcesInNoList: what an answer named to a client before is read at the same backend
+// after, and not at the one whose template it fits.
+func TestZ12ResourcesInNoList(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "weir") // the name of a socket is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	backs := map[string]*edgetest.Server{"a": edgetest.NewServer(t, edgetest.Legacy), "b": edgetest.NewServer(t, edgetest.Legacy)}
+	for name, s := range backs {
+		offers(s, "show")
+		s.Always("tools/call", func(c *edgetest.Call) {
+			c.Result(`{"content":[{"type":"resource_link","uri":"x://` + name + `","name":"l"}]}`)
+		})
+		s.Always("resources/read", func(c *edgetest.Call) { c.Result(`{"contents":[{"uri":"x://","text":"of ` + name + `"}]}`) })
+	}
+	backs["b"].Always("resources/templates/list", func(c *edgetest.Call) {
+		c.Result(`{"resourceTemplates":[{"uriTemplate":"x://{id}","name":"t"}]}`)
+	})
+	start := func() *front {
+		e := edgetest.Start(t, group(backs), edgetest.Settings(func(c *serve.Settings) { c.HandOver = filepath.Join(dir, "sock") }))
+		f := &front{Edge: e, client: e.NewClient()}
+		f.callerOf(t, edgetest.Modern, "").request(t, "1", "resources/templates/list", "").Result()
+		return f
+	}
+	first := start()
+	c := first.callerOf(t, edgetest.Legacy, "")
+	c.request(t, "2", "tools/call", edgetest.CallParams("a_show", "{}")).Result()
+	for _, process := range []string{"first", "second", "third"} {
+		for uri, want := range map[string]string{"x://a": "of a", "x://other": "of b"} {
+			if r := c.request(t, "3", "resources/read", `{"uri":"`+uri+`"}`); r.Status != 200 || !strings.Contains(string(r.Answer()), want) {
+				t.Errorf("the %s process, %s: status %d, want %s: %s", process, uri, r.Status, want, r.Answer())
+			}
+		}
+		if process != "third" {
+			next := start()
+			first.Ended()
+			first, c = next, c.at(next)
+		}
+	}
+}
+
 // TestZ12RoomForSessions: an edge with less room takes those sessions that were
 // used last, and says how many it did not take.
 func TestZ12RoomForSessions(t *testing.T) {

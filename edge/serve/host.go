@@ -18,7 +18,7 @@ func (s *server) host() *session.Host {
 		Ask: s.askFor, Level: s.Level, Notify: s.Notify, Hear: s.hearFor, Told: s.told,
 		Tasks: func() (all []session.Task) {
 			for _, t := range s.Tasks() {
-				all = append(all, session.Task{Server: s.Name, Owner: t.Owner, ID: t.ID, Backend: t.Backend})
+				all = append(all, session.Task{Server: s.Name, Owner: t.Owner, ID: t.ID, Backend: t.Backend, Link: t.Link})
 			}
 			for _, t := range authz.Remembered(s.judging, s.edge.world.memory) {
 				all = append(all, session.Task{Server: s.Name, Owner: t.Owner, Key: t.Key, Call: t.Value, Until: t.Until})
@@ -29,7 +29,7 @@ func (s *server) host() *session.Host {
 			if t.Key != "" {
 				return s.store == nil && authz.Remember(s.judging, s.edge.world.memory, authz.Task{Owner: t.Owner, Key: t.Key, Value: t.Call, Until: t.Until})
 			}
-			return s.TakeTask(route.Task{Owner: t.Owner, ID: t.ID, Backend: t.Backend})
+			return s.TakeTask(route.Task{Owner: t.Owner, ID: t.ID, Backend: t.Backend, Link: t.Link})
 		},
 	}
 	if s.guest != nil {

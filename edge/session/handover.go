@@ -89,13 +89,14 @@ type handedSession struct {
 	Upstream     map[string]backend.Handed `json:"upstream,omitempty"`
 }
 
-// Task is where a task is, as another process is told it; or, where it has a key, by what
-// policies judge one, and until when.
+// Task is where a task is, as another process is told it, or where a resource is that an answer
+// has named; or, where it has a key, by what policies judge a task, and until when.
 type Task struct {
 	Server  string          `json:"server"`
 	Owner   string          `json:"owner"`
 	ID      string          `json:"id,omitempty"`
 	Backend string          `json:"backend,omitempty"`
+	Link    bool            `json:"link,omitempty"` // a resource, whose URI is ID
 	Key     string          `json:"key,omitempty"`
 	Call    json.RawMessage `json:"call,omitempty"`
 	Until   time.Time       `json:"until,omitzero"`
@@ -193,13 +194,17 @@ func (ss *Sessions) HandOver(rw io.ReadWriter) (err error) {
 	for _, s := range ss.o.Servers() {
 		for _, one := range s.Tasks() {
 			text := encoded([]Task{one})
+			if one.Link && bytes+len(text) > maxHandedBytes/8 { // clients choose how long URIs are
+				did.leave("where a resource of server %s is: all of them have more than %d bytes", one.Server, maxHandedBytes/8)
+				continue
+			}
 			bytes += len(text)
 			switch err := frame(rw, relay.Message{Kind: kindTasks}, text); {
 			case errors.Is(err, errTooLargeToHand):
 				did.leave("a task of server %s: %v", one.Server, err)
 			case err != nil:
 				return err
-			case one.Key == "":
+			case one.Key == "" && !one.Link:
 				did.tasks++
 			}
 		}

@@ -104,7 +104,7 @@ func (ss *Sessions) inherit(in *inheritance) (left []leftOver) {
 	ss.o.TakeKeys(in.keys)
 	servers := ss.o.Servers()
 	for _, t := range in.tasks {
-		if s := servers[t.Server]; s != nil && s.TakeTask(t) && t.Key == "" {
+		if s := servers[t.Server]; s != nil && s.TakeTask(t) && t.Key == "" && !t.Link {
 			did.tasks++
 		}
 	}

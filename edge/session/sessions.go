@@ -84,7 +84,7 @@ type Host struct {
 	// End tells programs that a session has ended; nil if none wants to know.
 	End func(*edge.Session)
 
-	// Tasks returns the known tasks, and by what policies judge tasks; TakeTask adds one. It
+	// Tasks returns the known tasks and resources, and by what policies judge tasks; TakeTask adds one. It
 	// reports false if there is no such backend.
 	Tasks    func() []Task
 	TakeTask func(Task) bool
