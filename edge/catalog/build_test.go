@@ -286,6 +286,35 @@ func TestDeepSchemas(t *testing.T) {
 	}
 }
 
+// TestPagesOfTools: a page is that of the backend whose tool shows it, whoever lists it.
+func TestPagesOfTools(t *testing.T) {
+	const page = "ui://shop/page"
+	for _, one := range []struct{ lists, shows, at string }{
+		{"", "", ""}, {"ac", "", "a"}, {"", "c", "c"}, {"", "bc", "b"},
+		{"c", "a", "a"}, {"a", "c", "c"}, {"a", "bc", "b"},
+		{"c", "ac", "c"}, {"ac", "ac", "a"}, {"bc", "abc", "b"},
+	} {
+		var offers []catalog.Offer
+		for _, name := range []string{"c", "a", "b"} {
+			o := catalog.Offer{Backend: name, Tools: tools(name, "plain"), Resources: &catalog.List{}}
+			if strings.Contains(one.shows, name) {
+				o.Tools.Items = append(o.Tools.Items, []byte(`{"name":"app","_meta":{"ui":{"resourceUri":"`+page+`"}}}`))
+			}
+			if strings.Contains(one.lists, name) {
+				o.Resources.Items = append(o.Resources.Items, []byte(`{"uri":"`+page+`","name":"p"}`))
+			}
+			offers = append(offers, o)
+		}
+		at := ""
+		if found := catalog.Build(rules(t, nil, "a", "b", "c"), offers).Located(page); found != nil {
+			at = found.Backend
+		}
+		if at != one.at {
+			t.Errorf("%q list it and tools of %q show it: it is at %q, want %q", one.lists, one.shows, at, one.at)
+		}
+	}
+}
+
 func TestTemplatesOfOneBackendAreBounded(t *testing.T) {
 	l := &catalog.List{}
 	for i := range 1200 {

@@ -103,7 +103,7 @@ type table struct {
 	byName   map[string]*edge.Target // by advertised name or URI
 	byOrigin map[origin]*edge.Target // those of byName, by backend and original name
 	whole    map[string]*edge.Target // every tool by <workload>.<name>
-	apps     map[string]*edge.Target // of tools: the pages that they show, by URI
+	apps     map[origin]*edge.Target // of tools: the pages that they show, by backend and URI, and those of the first backend by "" and URI
 
 	definitions map[*edge.Target][]byte // of every tool, as its backend gives it
 	report      Report
@@ -311,12 +311,14 @@ func (c *Catalog) Advertised(thing edge.Thing, backend, original string) *edge.T
 }
 
 // Located returns the target of a URI that a backend lists, or whose page one of its tools
-// shows; nil for any other.
+// shows; nil for any other. Who lists the page of another's tool does not have it, unless a tool
+// of its own shows it, too.
 func (c *Catalog) Located(uri string) *edge.Target {
-	if t := c.table(edge.Resource).byName[uri]; t != nil {
-		return t
+	t, apps := c.table(edge.Resource).byName[uri], c.table(edge.Tool).apps
+	if page := apps[origin{"", uri}]; page != nil && (t == nil || apps[origin{t.Backend, uri}] == nil) {
+		return page
 	}
-	return c.table(edge.Tool).apps[uri]
+	return t
 }
 
 // Resource returns the target of a URI: that of Located, else the backend

@@ -54,18 +54,22 @@ const AppScheme = "ui://"
 
 // app gives the page of a tool that shows an app a target, which a backend need not list
 // (_meta.ui.resourceUri, before that _meta["ui/resourceUri"]). Of several backends
-// with one URI, the first by name has it.
+// with one URI, the first by name has it where Located knows of no better one.
 func (t *table) app(c *tool) {
 	meta := mcp.Lookup(c.raw, "_meta")
 	for _, value := range [][]byte{mcp.Lookup(meta, "ui", "resourceUri"), mcp.Lookup(meta, "ui/resourceUri")} {
 		uri := mcp.String(value)
-		if c.target.Backend == "" || !strings.HasPrefix(uri, AppScheme) || t.apps[uri] != nil {
+		if c.target.Backend == "" || !strings.HasPrefix(uri, AppScheme) {
 			continue
 		}
 		if t.apps == nil {
-			t.apps = make(map[string]*edge.Target)
+			t.apps = make(map[origin]*edge.Target)
 		}
-		t.apps[uri] = &edge.Target{Backend: c.target.Backend, Thing: edge.Resource, Name: uri, Original: uri}
+		for _, of := range [...]origin{{"", uri}, {c.target.Backend, uri}} {
+			if t.apps[of] == nil {
+				t.apps[of] = &edge.Target{Backend: c.target.Backend, Thing: edge.Resource, Name: uri, Original: uri}
+			}
+		}
 	}
 }
 
