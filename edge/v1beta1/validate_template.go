@@ -12,6 +12,7 @@ type use struct {
 	step  string // the step that is read
 	field string // the first field of its output; empty for the whole
 	by    string // the step that reads; empty for the tool's output
+	at    string // the text that reads
 }
 
 // maxTemplate bounds the text that is parsed, and with it how deep templates
@@ -33,6 +34,7 @@ func (w *workflow) template(p *field.Path, text, by string) {
 		w.hidden(p, "must be a template: "+templateCause(err))
 		return
 	}
+	at := p.String()
 	nobody := map[string]bool{} // each is told once
 	TemplateReads(trees, "template", func(ident []string) {
 		if len(ident) < 2 || ident[0] != "steps" || w.tool.Script != "" { // whose steps only who runs it knows
@@ -46,7 +48,7 @@ func (w *workflow) template(p *field.Path, text, by string) {
 			return
 		}
 		if len(ident) > 2 && ident[2] == "output" {
-			u := use{step: ident[1], by: by}
+			u := use{step: ident[1], by: by, at: at}
 			if len(ident) > 3 {
 				u.field = ident[3]
 			}
@@ -74,12 +76,18 @@ func (w *workflow) arguments(p *field.Path, j JSONObject, by string) {
 func (w *workflow) defaults(p *field.Path) {
 	type fault struct{ step, field string }
 	seen := map[fault]bool{}
+	asks := map[[2]string]bool{} // of which step's question a text asks how it was answered
+	for _, u := range w.uses {
+		if u.field == "action" {
+			asks[[2]string{u.step, u.at}] = true
+		}
+	}
 	for _, u := range w.uses {
 		i := w.ids[u.step]
 		s := &w.tool.Steps[i]
 		why := "the step may be skipped"
 		if s.Condition == "" && (s.OnError == nil || s.OnError.Action != ErrorContinue) {
-			if why = "the question may get no answer"; u.field == "" || u.field == "action" || !goesOn(s.OnDecline) && !goesOn(s.OnCancel) {
+			if why = "the question may get no answer"; u.field == "" || u.field == "action" || !goesOn(s.OnDecline) && !goesOn(s.OnCancel) || w.guarded(p, u, asks) {
 				continue
 			}
 		}
@@ -104,6 +112,18 @@ func (w *workflow) defaults(p *field.Path) {
 			w.required(p.Key(u.field), why+" and this field is read"+reader(u))
 		}
 	}
+}
+
+// guarded reports whether a text is read where the question was answered alone, as far as one can tell:
+// it, or the condition that it stands under, asks for the action.
+func (w *workflow) guarded(steps *field.Path, u use, asks map[[2]string]bool) bool {
+	if asks[[2]string{u.step, u.at}] || u.by == "" {
+		return asks[[2]string{u.step, u.at}]
+	}
+	by := steps.Index(w.ids[u.by])
+	inner := by.Child("step")
+	return asks[[2]string{u.step, by.Child("condition").String()}] ||
+		strings.HasPrefix(u.at, inner.String()+".") && asks[[2]string{u.step, inner.Child("condition").String()}]
 }
 
 // goesOn reports whether a question without an answer has an action for its output, and no more.
