@@ -224,6 +224,8 @@ steps: [{id: a, tool: w.echo}]`, args: `{"e":{"k":"v"}}`, want: `arguments /e: /
 steps: [{id: a, tool: w.echo}]`, args: `{"e":1}`, want: `arguments /e: is not allowed`, calls: "none"},
 		{name: "defaults behind references", yaml: `parameters: {type: object, $defs: {env: {$ref: "#/$defs/text"}, text: {type: string, default: dev}, o: {type: object, default: {}, properties: {n: {$ref: "#/$defs/n"}}}, n: {type: integer, default: 10}}, properties: {e: {$ref: "#/$defs/env"}, f: {$ref: "#/$defs/env", default: own}, o: {$ref: "#/$defs/o"}, p: {$ref: "#/$defs/o"}}}
 steps: [{id: a, tool: w.echo, arguments: {x: "{{.params.e}} {{.params.f}} {{.params.o.n}} {{.params.p.n}}"}}]`, args: `{"p":{"n":3}}`, want: `{"x":"dev own 10 3"}`},
+		{name: "defaults of what a default came from", yaml: `parameters: {type: object, properties: {a: {$ref: "#", default: {}}, b: {$ref: "#", default: {}}, c: {$ref: "#"}, d: {$ref: "#/$defs/n", default: {next: {}}}}, $defs: {n: {type: object, properties: {v: {type: integer, default: 1}, next: {$ref: "#/$defs/n"}}}}}
+steps: [{id: a, tool: w.echo, arguments: {x: "{{json .params}}"}}]`, args: `{"c":{"a":{}}}`, want: `{"x":"{\"a\":{},\"b\":{},\"c\":{\"a\":{\"a\":{},\"b\":{},\"d\":{\"next\":{\"v\":1},\"v\":1}},\"b\":{},\"d\":{\"next\":{\"v\":1},\"v\":1}},\"d\":{\"next\":{\"v\":1},\"v\":1}}"}`},
 		{name: "an argument of the wrong type", yaml: params + `steps: [{id: a, tool: w.echo}]`, args: `{"k":"three"}`, want: `arguments /k: got string, want integer`, calls: "none"},
 		{name: "a required argument", yaml: `parameters: {type: object, properties: {x: {type: string}}, required: [x]}
 steps: [{id: a, tool: w.echo}]`, want: `arguments /: missing property 'x'`, calls: "none"},

@@ -304,14 +304,18 @@ steps:
 // TestLintParameters: arguments fail that nobody gave, or that nobody can give.
 func TestLintParameters(t *testing.T) {
 	for schema, want := range map[string]string{
-		"{type: object, properties: {x: {type: integer, default: 3}}, required: [x, y]}":                                          "",
-		"{type: object, properties: {x: {type: integer, default: abc}}}":                                                          "parameters: properties[x].default: got string, want integer",
-		"{type: object, properties: {o: {type: object, properties: {n: {type: array, items: {type: string}, default: [a, 1]}}}}}": "parameters: properties[o].properties[n].default: /1: got number, want string",
-		"{type: object, $defs: {n: {minimum: 3}}, properties: {x: {$ref: \"#/$defs/n\", default: 2}}}":                            "parameters: properties[x].default: minimum: got 2, want 3",
-		"{type: object, $defs: {n: {type: integer, default: abc}}, properties: {x: {$ref: \"#/$defs/n\"}}}":                       "parameters: properties[x].default: got string, want integer",
-		"{type: object, properties: {x: {}}, patternProperties: {\"^z\": {}}, additionalProperties: false, required: [x, y]}":     "parameters: required[1]: there is no property y, so that no arguments could fit",
-		"{type: object, properties: {x: {}}, additionalProperties: false, required: [x, y]}":                                      "parameters: required[1]: there is no property y, so that no arguments could fit",
-		"{type: object, properties: {x: {}}, patternProperties: {\"^y\": {}}, additionalProperties: false, required: [x, y]}":     "",
+		"{type: object, properties: {x: {type: integer, default: 3}}, required: [x, y]}":                                                                 "",
+		"{type: object, properties: {x: {type: integer, default: abc}}}":                                                                                 "parameters: properties[x].default: got string, want integer",
+		"{type: object, properties: {o: {type: object, properties: {n: {type: array, items: {type: string}, default: [a, 1]}}}}}":                        "parameters: properties[o].properties[n].default: /1: got number, want string",
+		"{type: object, $defs: {n: {minimum: 3}}, properties: {x: {$ref: \"#/$defs/n\", default: 2}}}":                                                   "parameters: properties[x].default: minimum: got 2, want 3",
+		"{type: object, $defs: {n: {type: integer, default: abc}}, properties: {x: {$ref: \"#/$defs/n\"}}}":                                              "parameters: properties[x].default: got string, want integer",
+		"{type: object, $defs: {m: {$ref: \"#/$defs/n\"}, n: {properties: {y: {type: integer, default: abc}}}}, properties: {x: {$ref: \"#/$defs/m\"}}}": "parameters: properties[x].properties[y].default: got string, want integer",
+		"{type: object, $ref: \"#/$defs/n\", $defs: {n: {properties: {y: {type: integer, default: abc}}}}}":                                              "parameters: properties[y].default: got string, want integer",
+		"{type: object, properties: {x: {$ref: \"#\"}, y: {$ref: \"#\", default: {}}, z: {type: integer, default: abc}}}":                                "parameters: properties[z].default: got string, want integer",
+		"{type: object, properties: {x: {$ref: \"#\"}, y: {$ref: \"#\", default: {}}}}":                                                                  "",
+		"{type: object, properties: {x: {}}, patternProperties: {\"^z\": {}}, additionalProperties: false, required: [x, y]}":                            "parameters: required[1]: there is no property y, so that no arguments could fit",
+		"{type: object, properties: {x: {}}, additionalProperties: false, required: [x, y]}":                                                             "parameters: required[1]: there is no property y, so that no arguments could fit",
+		"{type: object, properties: {x: {}}, patternProperties: {\"^y\": {}}, additionalProperties: false, required: [x, y]}":                            "",
 	} {
 		var found []string
 		for _, f := range parse(t, composite(t, "parameters: "+schema+"\nsteps: [{id: a, tool: w.t}]")).Lint(nil) {

@@ -168,25 +168,28 @@ func (s *schema) contradiction() error {
 			return fmt.Errorf("required[%d]: there is no property %s, so that no arguments could fit", i, short(name))
 		}
 	}
-	return misfit(s.compiled, "")
+	return misfit(s.compiled, "", map[*jsonschema.Schema]bool{})
 }
 
 // misfit says which default does not fit the property that it stands in, of those that fill
-// puts in.
-func misfit(of *jsonschema.Schema, path string) error {
-	for _, name := range slices.Sorted(maps.Keys(of.Properties)) {
-		p, path := of.Properties[name], fmt.Sprintf("%sproperties[%s].", path, short(name))
-		if d := defaultOf(p); d != nil {
-			d := cloned(*d)
-			if object, ok := d.(map[string]any); ok {
-				fill(p, object, 0, new(int))
+// puts in. Each schema is judged where it is met first.
+func misfit(of *jsonschema.Schema, path string, met map[*jsonschema.Schema]bool) error {
+	for n := 0; of != nil && n <= maxReferences && !met[of]; n, of = n+1, of.Ref {
+		met[of] = true
+		for _, name := range slices.Sorted(maps.Keys(of.Properties)) {
+			p, path := of.Properties[name], fmt.Sprintf("%sproperties[%s].", path, short(name))
+			if d := defaultOf(p); d != nil {
+				d := cloned(*d)
+				if object, ok := d.(map[string]any); ok {
+					fill(p, object, 0, new(int), []*jsonschema.Schema{of})
+				}
+				if err := (&schema{compiled: p}).judgeValue(d); err != nil {
+					return fmt.Errorf("%sdefault: %s", path, strings.TrimPrefix(err.Error(), "/: "))
+				}
 			}
-			if err := (&schema{compiled: p}).judgeValue(d); err != nil {
-				return fmt.Errorf("%sdefault: %s", path, strings.TrimPrefix(err.Error(), "/: "))
+			if err := misfit(p, path, met); err != nil {
+				return err
 			}
-		}
-		if err := misfit(p, path); err != nil {
-			return err
 		}
 	}
 	return nil
@@ -204,18 +207,20 @@ func defaultOf(of *jsonschema.Schema) *any {
 const maxFilled = 100_000
 
 // fill puts the defaults of a schema's properties, and of those of what it refers to, into an object,
-// also of objects within it.
-func fill(of *jsonschema.Schema, object map[string]any, depth int, filled *int) {
-	for n := 0; of != nil && n <= maxReferences && *filled < maxFilled; n, of = n+1, of.Ref {
+// also of objects within it. from are the schemas that the object is a default of, or stands in one of:
+// they put nothing more into it.
+func fill(of *jsonschema.Schema, object map[string]any, depth int, filled *int, from []*jsonschema.Schema) {
+	for n := 0; of != nil && n <= maxReferences && *filled < maxFilled && !slices.Contains(from, of); n, of = n+1, of.Ref {
 		*filled++
 		for name, p := range of.Properties {
+			from := from
 			if _, there := object[name]; !there {
 				if d := defaultOf(p); d != nil {
-					object[name] = cloned(*d)
+					object[name], from = cloned(*d), append(slices.Clip(from), of)
 				}
 			}
 			if inner, ok := object[name].(map[string]any); ok && depth < scripting.MaxDepth {
-				fill(p, inner, depth+1, filled)
+				fill(p, inner, depth+1, filled, from)
 			}
 		}
 	}
@@ -258,7 +263,7 @@ func (s *schema) arguments(given []byte) (map[string]any, error) {
 		}
 	}
 	if s != nil {
-		fill(s.compiled, object, 0, new(int))
+		fill(s.compiled, object, 0, new(int), nil)
 		if err := s.judgeValue(any(object)); err != nil {
 			return nil, err
 		}
@@ -343,7 +348,7 @@ func questionSchema(text []byte) (*schema, error) {
 			return nil, fmt.Errorf("properties[%s]: format must be email, uri, date or date-time", scripting.Clean(name))
 		}
 	}
-	if err := misfit(s.compiled, ""); err != nil {
+	if err := misfit(s.compiled, "", map[*jsonschema.Schema]bool{}); err != nil {
 		return nil, err
 	}
 	if properties := mcp.Lookup(s.text, "properties"); len(typed) > 0 || properties == nil {
