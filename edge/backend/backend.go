@@ -93,7 +93,7 @@ type Backend struct {
 
 	lacked, misread atomic.Int64 // when it was last logged that a request had no credential, and that an answer could not be read, Unix nanoseconds
 
-	sureUntil atomic.Int64 // Unix nanoseconds; until then an odd answer is no reason to ask what it speaks
+	sureUntil [2]atomic.Int64 // Unix nanoseconds; until then an odd answer, or for [1] one that is plainly of the legacy era, is no reason to ask what it speaks
 
 	intro  atomic.Pointer[Introduction]
 	away   atomic.Pointer[error] // why there is no introduction; nil when nobody has tried
@@ -596,7 +596,7 @@ func (b *Backend) handle(ctx context.Context, x *edge.Exchange) (*edge.Response,
 		if odd == nil {
 			return r, err
 		}
-		if try == 0 && b.changed(ctx, x.Identity, in) && odd.unrun {
+		if try == 0 && b.changed(ctx, x.Identity, in, odd.plain) && odd.unrun {
 			continue
 		}
 		if odd.answer != nil && x.Era == mcp.Legacy {

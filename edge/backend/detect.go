@@ -197,19 +197,20 @@ func (b *Backend) detectLegacy(ctx context.Context, on *edge.Exchange, sse bool)
 const sure = 10 * time.Second
 
 // changed asks a backend again what it speaks, and reports
-// whether that is another era now.
-func (b *Backend) changed(ctx context.Context, who *edge.Identity, in *Introduction) bool {
-	if left := b.sureUntil.Load() - time.Now().UnixNano(); 0 < left && left <= int64(sure) { // more is of a clock that was set back
+// whether that is another era now. A doubt that is plain has a time of its own, so that
+// an odd answer before it hides no change, and a backend that always says so is asked no more often.
+func (b *Backend) changed(ctx context.Context, who *edge.Identity, in *Introduction, plain bool) bool {
+	until := &b.sureUntil[0]
+	if plain {
+		until = &b.sureUntil[1]
+	}
+	if left := until.Load() - time.Now().UnixNano(); 0 < left && left <= int64(sure) { // more is of a clock that was set back
 		return false
 	}
 	b.forget(in)
 	now, err := b.Introduced(ctx, who)
-	if err != nil {
-		return false
+	if err == nil && now.Era == in.Era {
+		until.Store(time.Now().Add(sure).UnixNano())
 	}
-	if now.Era == in.Era {
-		b.sureUntil.Store(time.Now().Add(sure).UnixNano())
-		return false
-	}
-	return true
+	return err == nil && now.Era != in.Era
 }

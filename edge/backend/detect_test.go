@@ -226,6 +226,37 @@ func TestBackendThatChangesItsEra(t *testing.T) {
 	}
 }
 
+// An odd answer of a modern backend does not hide that it is a legacy one soon after.
+func TestBackendThatChangesItsEraAfterAnOddAnswer(t *testing.T) {
+	t.Parallel()
+	address := edgetest.FreeAddress(t)
+	first := edgetest.NewServer(t, edgetest.Modern, func(s *edgetest.Server) { s.Address, s.KeepAlive = address, "timeout=1" })
+	c := edgetest.Start(t, edgetest.Manifest(first)).NewClient()
+	call := func(id string) edgetest.Message {
+		return c.Modern(id, "tools/call", edgetest.CallParams("echo", `{"n":`+id+`}`)).Message()
+	}
+	first.Always("tools/call", func(c *edgetest.Call) {
+		c.Text(404, "application/json", `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"own words"}}`)
+	})
+	if m := call("1"); m.Error == nil || m.Error.Message != "own words" || first.Count("tools/call") != 1 {
+		t.Errorf("%+v, %d calls", m, first.Count("tools/call"))
+	}
+	first.Close()
+	second := edgetest.NewServer(t, edgetest.Legacy, func(s *edgetest.Server) { s.Address = address })
+	if m := call("2"); m.Error != nil {
+		t.Errorf("%+v", m.Error)
+	}
+	ran := 0
+	for _, r := range second.Requests("tools/call") {
+		if r.Session != "" && second.Session(r.Session) != nil {
+			ran++
+		}
+	}
+	if ran != 1 {
+		t.Errorf("the call ran %d times", ran)
+	}
+}
+
 // A modern client's call that fails with a code of the modern era has failed;
 // the backend is not asked what it is for every such call.
 func TestFailedCallIsNoReasonToAskAgain(t *testing.T) {

@@ -177,12 +177,13 @@ type doubt struct {
 	answer *edge.Response
 	err    error // in place of an answer
 	unrun  bool  // a server of the other era that says so has not run the call
+	plain  bool  // it is what legacy servers say to a call without a session
 }
 
 // doubted is the doubt that a refusal is, of a message with this id.
 func doubted(id []byte, r *refusal) *doubt {
 	if r.code != 0 {
-		return &doubt{answer: refused(id, r), unrun: true}
+		return &doubt{answer: refused(id, r), unrun: true, plain: r.status == 400 && (r.lostSession() || accentOf(r.code, r.text) == uninitialized)}
 	}
 	return &doubt{err: r.verdict(), unrun: true}
 }
