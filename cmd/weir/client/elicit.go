@@ -127,7 +127,7 @@ func (q *Questions) property(ctx context.Context, p mcp.Member, required bool) (
 	}
 	choices := choicesOf(p.Value)
 	for i, c := range choices {
-		fmt.Fprintf(q.out, "  %d  %s\n", i+1, c.said[1])
+		fmt.Fprintf(q.out, "  %d  %s\n", i+1, c.said[0])
 	}
 	fallback := mcp.Lookup(p.Value, "default")
 	switch {
@@ -156,8 +156,8 @@ func (q *Questions) property(ctx context.Context, p mcp.Member, required bool) (
 	}
 }
 
-// choice is one value of an enumeration, JSON text, and what a user may say for it: the value, what is
-// shown for it, its number.
+// choice is one value of an enumeration, JSON text, and what a user may say for it: what is shown for
+// it, its number, the value.
 type choice struct {
 	value []byte
 	said  [3]string
@@ -172,7 +172,7 @@ func choicesOf(schema []byte) []choice {
 	var out []choice
 	add := func(value, name []byte) {
 		if value != nil {
-			out = append(out, choice{value, [3]string{plain(value), edge.Clean(cmp.Or(mcp.String(name), plain(value))), fmt.Sprint(len(out) + 1)}})
+			out = append(out, choice{value, [3]string{edge.Clean(cmp.Or(mcp.String(name), plain(value))), fmt.Sprint(len(out) + 1), plain(value)}})
 		}
 	}
 	values := mcp.Elements(mcp.Lookup(schema, "enum"))
@@ -227,8 +227,8 @@ func parse(schema []byte, choices []choice, answer string) (value []byte, wrong 
 	return mcp.Quote(answer), ""
 }
 
-// pick finds a choice by its value, else by what is shown for it, else by its number: the value of
-// one may be the number of another.
+// pick finds a choice by what is shown for it, else by its number, else by its value: the value of one
+// may be the number of another, and where there are titles the user sees the number alone.
 func pick(choices []choice, answer string) (value []byte, wrong string) {
 	for way := range len(choice{}.said) {
 		for _, c := range choices {
