@@ -249,7 +249,19 @@ var (
 )
 
 // Client is the address of the client of a request, without a port.
-func (c *Conn) Client(h *fasthttp.RequestHeader) string { return c.entrance.clientOf(c.From, h) }
+func (c *Conn) Client(h *fasthttp.RequestHeader) string {
+	at, _ := c.entrance.clientOf(c.From, h)
+	return at
+}
+
+// Certain is Client for what an address alone may open: "unknown" where it is doubted.
+func (c *Conn) Certain(h *fasthttp.RequestHeader) string {
+	at, doubted := c.entrance.clientOf(c.From, h)
+	if doubted {
+		return unknownClient
+	}
+	return at
+}
 
 // Entrance is where the client came in; nil for a connection without a socket.
 func (c *Conn) Entrance() *Entrance { return c.entrance }

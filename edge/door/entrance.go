@@ -154,10 +154,10 @@ func (en *Entrance) AllowsHost(host []byte) bool { return en.rules.Load().hosts.
 // AllowsOrigin reports whether a value of Origin passes.
 func (en *Entrance) AllowsOrigin(origin []byte) bool { return en.rules.Load().origins.Allow(origin) }
 
-// clientOf is the address of the client of a request that came from an address.
-func (en *Entrance) clientOf(from string, h *fasthttp.RequestHeader) string {
+// clientOf is the address of the client of a request that came from an address, and whether it is doubted.
+func (en *Entrance) clientOf(from string, h *fasthttp.RequestHeader) (client string, doubted bool) {
 	if en == nil { // a connection without a socket
-		return from
+		return from, false
 	}
 	return en.rules.Load().proxies.ClientOf(from, h)
 }

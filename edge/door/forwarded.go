@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/valyala/fasthttp"
@@ -51,24 +52,24 @@ const unknownClient = "unknown"
 
 // ClientOf is the address of the client of a request that came from host, both
 // without a port: the last hop that is no proxy which is believed. It is "unknown" where a proxy
-// that is believed says so, says nonsense, or says one thing in one header and another in the other.
-func (p Proxies) ClientOf(host string, r *fasthttp.RequestHeader) string {
+// that is believed says so, or says nonsense. Where the two headers differ, one may be the client's
+// own: it is what X-Forwarded-For says, which more proxies write, and doubted.
+func (p Proxies) ClientOf(host string, r *fasthttp.RequestHeader) (client string, doubted bool) {
 	if len(p) == 0 {
-		return host
+		return host, false
 	}
 	at, err := netip.ParseAddr(host)
 	if err != nil || !p.trust(at) {
-		return host
+		return host, false
 	}
 	older, newer := xForwardedFor(r), forwardedFor(r)
-	client := p.last(host, older)
-	switch other := p.last(host, newer); {
-	case older == nil:
-		return other
-	case newer != nil && other != client: // one of them may be the client's own
-		return unknownClient
+	client = p.last(host, older)
+	if other := p.last(host, newer); older == nil {
+		return other, false
+	} else if newer != nil && other != client {
+		return client, true
 	}
-	return client
+	return client, false
 }
 
 // last is the last of hops that is no proxy which is believed; host where there are none.
@@ -100,9 +101,9 @@ func xForwardedFor(r *fasthttp.RequestHeader) (hops []string) {
 func forwardedFor(r *fasthttp.RequestHeader) (hops []string) {
 	said := false
 	for _, line := range r.PeekAll("Forwarded") {
-		for element := range strings.SplitSeq(string(line), ",") {
+		for _, element := range splitQuoted(string(line), ',') {
 			hop := ""
-			for pair := range strings.SplitSeq(element, ";") {
+			for _, pair := range splitQuoted(element, ';') {
 				name, value, _ := strings.Cut(pair, "=")
 				if strings.EqualFold(strings.TrimSpace(name), "for") {
 					said, hop = true, bareAddress(strings.Trim(strings.TrimSpace(value), `"`))
@@ -115,6 +116,23 @@ func forwardedFor(r *fasthttp.RequestHeader) (hops []string) {
 		return nil
 	}
 	return hops
+}
+
+// splitQuoted splits a text where a byte is that no quoted string holds (RFC 9110 §5.6.4). It reads
+// from the end, so that a quote which the client left open takes nothing of what proxies put behind it.
+func splitQuoted(text string, at byte) (parts []string) {
+	quoted, end := false, len(text)
+	for i := len(text) - 1; i >= 0; i-- {
+		switch before := text[:i]; {
+		case text[i] == '"' && (len(before)-len(strings.TrimRight(before, `\`)))%2 == 0: // else escaped
+			quoted = !quoted
+		case text[i] == at && !quoted:
+			parts, end = append(parts, text[i+1:end]), i
+		}
+	}
+	parts = append(parts, text[:end])
+	slices.Reverse(parts)
+	return parts
 }
 
 // bareAddress takes the port and brackets off an address.

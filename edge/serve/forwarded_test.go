@@ -16,13 +16,17 @@ func TestForwardedAddress(t *testing.T) {
 		first, second   []string // headers of two clients with a stream each
 		secondIsAnother bool
 	}{
-		"nobody is trusted":          {nil, []string{"X-Forwarded-For", "192.0.2.1"}, []string{"X-Forwarded-For", "192.0.2.2"}, false},
-		"another proxy is trusted":   {[]string{"10.0.0.0/8"}, []string{"X-Forwarded-For", "192.0.2.1"}, []string{"X-Forwarded-For", "192.0.2.2"}, false},
-		"trusted":                    {[]string{"127.0.0.1"}, []string{"X-Forwarded-For", "192.0.2.1"}, []string{"X-Forwarded-For", "192.0.2.2"}, true},
-		"what the client put before": {[]string{"127.0.0.1"}, []string{"X-Forwarded-For", "1.1.1.1, 192.0.2.1"}, []string{"X-Forwarded-For", "2.2.2.2, 192.0.2.1"}, false},
-		"two proxies":                {[]string{"127.0.0.0/8", "10.0.0.0/8"}, []string{"X-Forwarded-For", "192.0.2.1, 10.1.1.1"}, []string{"X-Forwarded-For", "192.0.2.2, 10.1.1.1"}, true},
-		"Forwarded":                  {[]string{"127.0.0.1"}, []string{"Forwarded", `for="[2001:db8::1]:4711";proto=https`}, []string{"Forwarded", "proto=https; For=192.0.2.60"}, true},
-		"nonsense":                   {[]string{"127.0.0.1"}, []string{"X-Forwarded-For", "unknown"}, []string{"X-Forwarded-For", "_hidden"}, false},
+		"nobody is trusted":               {nil, []string{"X-Forwarded-For", "192.0.2.1"}, []string{"X-Forwarded-For", "192.0.2.2"}, false},
+		"another proxy is trusted":        {[]string{"10.0.0.0/8"}, []string{"X-Forwarded-For", "192.0.2.1"}, []string{"X-Forwarded-For", "192.0.2.2"}, false},
+		"trusted":                         {[]string{"127.0.0.1"}, []string{"X-Forwarded-For", "192.0.2.1"}, []string{"X-Forwarded-For", "192.0.2.2"}, true},
+		"what the client put before":      {[]string{"127.0.0.1"}, []string{"X-Forwarded-For", "1.1.1.1, 192.0.2.1"}, []string{"X-Forwarded-For", "2.2.2.2, 192.0.2.1"}, false},
+		"two proxies":                     {[]string{"127.0.0.0/8", "10.0.0.0/8"}, []string{"X-Forwarded-For", "192.0.2.1, 10.1.1.1"}, []string{"X-Forwarded-For", "192.0.2.2, 10.1.1.1"}, true},
+		"Forwarded":                       {[]string{"127.0.0.1"}, []string{"Forwarded", `for="[2001:db8::1]:4711";proto=https`}, []string{"Forwarded", "proto=https; For=192.0.2.60"}, true},
+		"a Forwarded of the client's own": {[]string{"127.0.0.1"}, []string{"X-Forwarded-For", "192.0.2.1", "Forwarded", "for=x"}, []string{"X-Forwarded-For", "192.0.2.2", "Forwarded", "for=x"}, true},
+		"several of them":                 {[]string{"127.0.0.1"}, []string{"X-Forwarded-For", "192.0.2.1", "Forwarded", "for=x"}, []string{"X-Forwarded-For", "192.0.2.1", "Forwarded", "for=192.0.2.9"}, false},
+		"separators in quotes":            {[]string{"127.0.0.1"}, []string{"Forwarded", `for=192.0.2.1;by="a,b;c\\"`}, []string{"Forwarded", `for=192.0.2.2;by="a,\";for=x,b"`}, true},
+		"a quote that a client left open": {[]string{"127.0.0.1"}, []string{"Forwarded", `for=192.0.2.1;by=", for="192.0.2.2"`}, []string{"Forwarded", `for="192.0.2.2"`}, false},
+		"nonsense":                        {[]string{"127.0.0.1"}, []string{"X-Forwarded-For", "unknown"}, []string{"X-Forwarded-For", "_hidden"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -65,6 +69,8 @@ func TestForwardedLocal(t *testing.T) {
 		{200, []string{"X-Forwarded-For", "8.8.8.8, ::1"}},
 		{200, []string{"Forwarded", "for=127.0.0.1;proto=https", "X-Forwarded-For", "127.0.0.1"}},
 		{200, []string{"Forwarded", "proto=https", "X-Forwarded-For", "127.0.0.1"}},
+		{200, []string{"Forwarded", `for=127.0.0.1;by="a,b"`, "X-Forwarded-For", "127.0.0.1"}},
+		{401, []string{"Forwarded", `for=127.0.0.1;by=", for=8.8.8.8`}},
 		{401, []string{"X-Forwarded-For", "8.8.8.8"}},
 		{401, []string{"X-Forwarded-For", "127.0.0.1, 8.8.8.8"}},
 		{401, []string{"X-Forwarded-For", "unknown"}},
