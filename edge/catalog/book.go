@@ -117,6 +117,7 @@ type Book struct {
 	common      *listSet
 	byPrincipal map[who]*list.Element // of *listSet, for principals
 	recent      list.List             // the last used first
+	owned       map[[2]string]int     // how many each principal has
 	bytes       int                   // that all list sets hold
 	untried     int                   // entries of common without an answer so far
 	caps        [][]byte              // by source; nil while unknown
@@ -130,7 +131,7 @@ func Open(c Config) *Book {
 	c.fill()
 	b := &Book{
 		Config: c, pages: newPageCache(maxEncoded, maxEncodedBytes), poke: make(chan struct{}, 1),
-		byPrincipal: make(map[who]*list.Element), caps: make([][]byte, len(c.Sources)),
+		byPrincipal: make(map[who]*list.Element), owned: make(map[[2]string]int), caps: make([][]byte, len(c.Sources)),
 	}
 	b.life, b.end = context.WithCancel(context.Background())
 	for _, s := range c.Sources {

@@ -313,6 +313,19 @@ func TestListsOfTokensOfOneUser(t *testing.T) {
 		for n := range 3 {
 			want(&edge.Identity{Issuer: "i", Subject: fmt.Sprint(n)}, 65)
 		}
+		// Tokens that take turns find their lists while there is room; what nobody used goes.
+		r = open(t, func(c *catalog.Config) { c.Interval = time.Hour }, a)
+		for range 3 {
+			for n := range 18 {
+				want(ann(byte(n), "in turn"), max(a.times("tools/list"), 65+n+1))
+			}
+		}
+		want(ann(0, "in turn"), 83)
+		time.Sleep(2 * time.Minute)
+		want(ann(18, "another"), 84)
+		want(ann(0, "in turn"), 84)
+		want(ann(4, "in turn"), 84)
+		want(ann(3, "in turn"), 85)
 	})
 }
 

@@ -12,15 +12,22 @@ import (
 // rights of its token before backends that answer users alone, of which those that were used least
 // recently go.
 
-// perPrincipal is how many sets one principal has, by tokens of different rights: it pushes out its
-// own beyond, and nobody else's.
-const perPrincipal = 16
+// perPrincipal is how many sets one principal has, by tokens of different rights, besides those that
+// were used within inUse: were these to go, tokens that take turns would find nothing. Where there is
+// no room those of who has more go first, and nobody else's.
+const (
+	perPrincipal = 16
+	inUse        = time.Minute
+)
 
 // who is a principal with the rights of a token.
 type who struct {
 	issuer, subject string
 	rights          [16]byte
 }
+
+// owner is the principal alone.
+func (w who) owner() [2]string { return [2]string{w.issuer, w.subject} }
 
 func whoIs(id *edge.Identity) who { return who{id.Issuer, id.Subject, id.Rights} }
 
@@ -30,7 +37,8 @@ type listSet struct {
 	id      *edge.Identity // nil for everybody
 	key     who
 	entries [][kinds]*entry // by source; nil for lists of the other kind of set
-	gone    bool            // evicted
+	used    time.Time
+	gone    bool // evicted
 
 	building sync.Mutex
 	catalog  *Catalog
@@ -64,21 +72,39 @@ func (b *Book) setOf(id *edge.Identity) *listSet {
 	if e := b.byPrincipal[key]; e != nil {
 		return b.use(e, id)
 	}
-	own, oldest := 0, (*listSet)(nil)
-	for e := b.recent.Front(); e != nil; e = e.Next() {
-		if s := e.Value.(*listSet); s.key.issuer == key.issuer && s.key.subject == key.subject {
-			own, oldest = own+1, s
+	now, own := time.Now(), 0
+	for e, next := b.recent.Front(), (*list.Element)(nil); e != nil; e = next {
+		next = e.Next()
+		if s := e.Value.(*listSet); s.key.owner() == key.owner() {
+			if own++; own >= perPrincipal && now.Sub(s.used) > inUse {
+				b.evict(s)
+			}
 		}
 	}
-	if own >= perPrincipal {
-		b.evict(oldest)
-	}
 	s := b.newListSet(id, key)
+	s.used = now
 	b.byPrincipal[key] = b.recent.PushFront(s)
+	b.owned[key.owner()]++
 	for b.recent.Len() > b.Bounds.Principals {
-		b.evict(b.recent.Back().Value.(*listSet))
+		b.evict(b.spare(s))
 	}
 	return s
+}
+
+// spare returns the set that goes where there is no room, which is not keep: the least recently used
+// of principals that have more than their number, else of all; nil for none. b.mu is held.
+func (b *Book) spare(keep *listSet) (last *listSet) {
+	for e := b.recent.Back(); e != nil; e = e.Prev() {
+		s := e.Value.(*listSet)
+		switch {
+		case s == keep:
+		case b.owned[s.key.owner()] > perPrincipal:
+			return s
+		case last == nil:
+			last = s
+		}
+	}
+	return last
 }
 
 // use returns the list set of a principal, whom id is; b.mu is held.
@@ -88,7 +114,7 @@ func (b *Book) use(e *list.Element, id *edge.Identity) *listSet {
 	if s.id.Token != id.Token { // who has signed in again is not told what became of the login before
 		s.anew()
 	}
-	s.id = id // its credential is the newest
+	s.id, s.used = id, time.Now() // its credential is the newest
 	return s
 }
 
@@ -107,6 +133,9 @@ func (s *listSet) anew() {
 func (b *Book) evict(s *listSet) {
 	b.recent.Remove(b.byPrincipal[s.key])
 	delete(b.byPrincipal, s.key)
+	if b.owned[s.key.owner()]--; b.owned[s.key.owner()] == 0 {
+		delete(b.owned, s.key.owner())
+	}
 	s.gone = true
 	b.bytes -= s.size
 	s.size = 0
@@ -132,18 +161,15 @@ func (b *Book) touch(s *listSet) {
 	b.wake()
 }
 
-// makeRoom evicts the least recently used principals but keep until the rest is
-// within bounds, and reports whether it is; b.mu is held.
+// makeRoom evicts spare sets but keep until the rest is within bounds, and reports whether it is; b.mu
+// is held.
 func (b *Book) makeRoom(keep *listSet) bool {
 	for b.bytes > b.Bounds.Bytes {
-		e := b.recent.Back()
-		if e != nil && e.Value.(*listSet) == keep {
-			e = e.Prev()
-		}
-		if e == nil {
+		s := b.spare(keep)
+		if s == nil {
 			return false
 		}
-		b.evict(e.Value.(*listSet))
+		b.evict(s)
 	}
 	return true
 }

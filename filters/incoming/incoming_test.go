@@ -308,6 +308,29 @@ func TestRightsOfTokens(t *testing.T) {
 		if rights(map[string]any{"exp": later, "iat": time.Now().Unix(), "nbf": 1, "jti": "2", "auth_time": 3, "sid": "4", "uti": "5"}) != plain {
 			t.Errorf("%s: a refreshed token has others", form)
 		}
+		if rights(map[string]any{"expires_in": 3, "auditTrackingId": "6"}) != plain {
+			t.Errorf("%s: another answer about it gives others", form)
+		}
+		pod := func(pod, account string) [16]byte {
+			return rights(map[string]any{"kubernetes.io": map[string]any{
+				"namespace": "a", "node": map[string]any{"name": pod}, "pod": map[string]any{"name": pod, "uid": pod},
+				"serviceaccount": map[string]any{"name": account}, "warnafter": len(pod),
+			}})
+		}
+		if pod("one", "a") != pod("another", "a") || pod("one", "a") == pod("one", "b") || pod("one", "a") == plain {
+			t.Errorf("%s: pods of one service account have others, or those of two the same", form)
+		}
+		for name, v := range map[string][2]any{
+			"scope": {"a b", "b a"}, "scp": {[]string{"a", "b"}, []string{"b", "a"}}, "groups": {[]string{"x", "y"}, []string{"y", "x"}},
+			"aud": {[]string{spec.Audience, "z"}, []string{"z", spec.Audience}},
+		} {
+			if rights(map[string]any{name: v[0]}) != rights(map[string]any{name: v[1]}) {
+				t.Errorf("%s: another order of %s has others", form, name)
+			}
+		}
+		if rights(map[string]any{"path": []string{"x", "y"}}) == rights(map[string]any{"path": []string{"y", "x"}}) {
+			t.Errorf("%s: the order of any list is lost", form)
+		}
 		for name, v := range map[string]any{"role": "admin", "scope": "a", "groups": []string{"a"}, "client_id": "other", "tsid": "x", "azp": "y"} {
 			if rights(map[string]any{name: v}) == plain {
 				t.Errorf("%s: another %s has the same", form, name)

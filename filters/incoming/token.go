@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -372,14 +373,28 @@ func scopesOf(o members) []string {
 // refreshed token of equal rights has the same. What is not known to be such may be a right.
 func (c *claims) rights() (sum [16]byte) {
 	all := maps.Clone(c.all)
-	maps.DeleteFunc(all, func(name string, _ any) bool {
-		switch name {
-		case "jti", "iat", "nbf", "exp", "auth_time", "nonce", "at_hash", "c_hash", "s_hash", "sid", "session_state", // OpenID Connect, RFC 7519
-			"uti", "aio", "rh", "origin_jti", "event_id": // of Entra and Cognito
-			return true
+	for _, name := range [...]string{
+		"jti", "iat", "nbf", "exp", "auth_time", "nonce", "at_hash", "c_hash", "s_hash", "sid", "session_state", // OpenID Connect, RFC 7519
+		"uti", "aio", "rh", "origin_jti", "event_id", "expires_in", "auditTrackingId", // of Entra, Cognito and ForgeRock
+	} {
+		delete(all, name)
+	}
+	if of, ok := all["kubernetes.io"].(map[string]any); ok { // where a token of a service account is held
+		of = maps.Clone(of)
+		maps.DeleteFunc(of, func(name string, _ any) bool { return name == "pod" || name == "node" || name == "warnafter" })
+		all["kubernetes.io"] = of
+	}
+	for _, name := range [...]string{"scope", "scp", "aud", "groups", "roles"} { // sets, in whatever order
+		set, ok := members(all).texts(name)
+		if text, isText := all[name].(string); isText && name[0] == 's' {
+			set, ok = oauth.Scopes(text), true
 		}
-		return false
-	})
+		if ok {
+			set = slices.Clone(set)
+			slices.Sort(set)
+			all[name] = set
+		}
+	}
 	text, err := json.Marshal(all)
 	if err != nil {
 		panic(err) // they were JSON before
