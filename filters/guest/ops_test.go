@@ -82,9 +82,37 @@ func TestSound(t *testing.T) {
 		`{"annotations":{"destructiveHint":null}}`: "destructiveHint is true or false",
 		`{"annotations":{"idempotentHint":1}}`:     "idempotentHint is true or false",
 		`{"description":["d"]}`:                    "description: must be a text",
+		`{"inputSchema":{"type":"object","required":["a"],"properties":{"a":{}}},"_meta":{"a":1},"execution":{"taskSupport":"optional"},"icons":[{"src":"x","mimeType":"y","sizes":["any"],"theme":"dark"}],"arguments":5}`: "",
+		`{"inputSchema":{"type":"object","required":"a"}}`:                "inputSchema: must be an object whose required",
+		`{"inputSchema":{"type":"object","required":[1]}}`:                "inputSchema: must be an object whose required",
+		`{"inputSchema":{"type":"object","properties":[]}}`:               "inputSchema: must be an object whose properties",
+		`{"inputSchema":{"type":"object","properties":{"a":true}}}`:       "inputSchema: must be an object whose properties",
+		`{"outputSchema":{"type":"object","required":[1]}}`:               "outputSchema: must be an object whose required",
+		`{"outputSchema":{"type":"object","properties":{"a":[],"b":{}}}}`: "outputSchema: must be an object whose properties",
+		`{"outputSchema":{"type":"array","required":[1]}}`:                "", // legacy clients are not shown it
+		`{"annotations":{"title":5}}`:                                     "annotations: must be an object whose title",
+		`{"_meta":"x"}`:                                                   "_meta: must be an object",
+		`{"execution":{"taskSupport":"maybe"}}`:                           "execution: must be",
+		`{"execution":[]}`:                                                "execution: must be",
+		`{"icons":"x"}`:                                                   "icons: must be an array",
+		`{"icons":[{"src":3}]}`:                                           "icons: must be",
+		`{"icons":[{}]}`:                                                  "icons: must be",
+		`{"icons":["x"]}`:                                                 "icons: must be",
+		`{"icons":[{"src":"x","sizes":"any"}]}`:                           "icons: must be",
+		`{"icons":[{"src":"x","sizes":[1]}]}`:                             "icons: must be",
+		`{"icons":[{"src":"x","theme":"red"}]}`:                           "icons: must be",
 	} {
-		if err := sound([]byte(was), []byte(is)); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		if err := sound(edge.Tool, []byte(was), []byte(is)); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", is, err, want)
+		}
+	}
+	const bad = `{"name":"a","icons":"x","_meta":5,"mimeType":5,"inputSchema":{"type":"object","required":[1]}}`
+	if err := sound(edge.Tool, []byte(bad), []byte(strings.Replace(bad, `"a"`, `"b"`, 1))); err != nil {
+		t.Errorf("what a backend did fails the program: %v", err)
+	}
+	for thing, is := range map[edge.Thing]string{edge.Prompt: `{"arguments":[{"name":"a","required":"yes"}]}`, edge.Resource: `{"mimeType":5}`} {
+		if sound(thing, []byte("{}"), []byte(is)) == nil || sound(edge.Tool, []byte("{}"), []byte(is)) != nil {
+			t.Errorf("%s passes, or fails a tool", is)
 		}
 	}
 }

@@ -229,7 +229,7 @@ func apply(thing edge.Thing, all []edge.Override, batch []int, ops []op) error {
 			return fmt.Errorf("item %d: %w", n, err)
 		}
 		changed[n].Item = changed[n].item.whole()
-		if err := sound(all[i].Item, changed[n].Item); err != nil {
+		if err := sound(thing, all[i].Item, changed[n].Item); err != nil {
 			return fmt.Errorf("item %d: %w", n, err)
 		}
 	}
@@ -256,7 +256,7 @@ type unlisted struct {
 }
 
 // sound returns an error for an edited item that is invalid.
-func sound(was, is []byte) error {
+func sound(thing edge.Thing, was, is []byte) error {
 	if bytes.Equal(was, is) {
 		return nil
 	}
@@ -266,7 +266,16 @@ func sound(was, is []byte) error {
 	if err := mcp.Valid(is); err != nil {
 		return err
 	}
-	for _, member := range [...]string{inputSchema, "outputSchema", "annotations", "name", "title", "description"} {
+	members := []string{inputSchema, "outputSchema", "annotations", "name", "title", "description", "icons", "_meta"}
+	switch thing { // others do not know these
+	case edge.Tool:
+		members = append(members, "execution")
+	case edge.Prompt:
+		members = append(members, "arguments")
+	case edge.Resource, edge.Template:
+		members = append(members, "mimeType")
+	}
+	for _, member := range members {
 		want := malformed(member, mcp.Lookup(is, member))
 		if want != "" && malformed(member, mcp.Lookup(was, member)) == "" { // what a backend did to it is not the program's
 			return fmt.Errorf("%s: must be %s: clients refuse the whole list", member, want)
@@ -275,28 +284,76 @@ func sound(was, is []byte) error {
 	return nil
 }
 
-// malformed returns what a member has to be and is not (schema.ts, Tool and ToolAnnotations); "" for
-// one that is right or not there.
+// malformed returns what a member has to be and is not (schema.ts, Tool and what it is made of, as the
+// SDK in TypeScript reads it); "" for one that is right or not there.
 func malformed(member string, value []byte) string {
-	switch {
-	case value == nil:
-	case member == inputSchema && mcp.String(mcp.Lookup(value, "type")) != "object":
-		return `an object with the "type" "object"`
-	case member == "outputSchema": // of any type in the modern era; legacy clients are not shown others
-		if value[0] != '{' {
+	if value == nil {
+		return ""
+	}
+	object := value[0] == '{'
+	switch member {
+	case inputSchema, "outputSchema":
+		typed := mcp.String(mcp.Lookup(value, "type")) == "object"
+		properties := mcp.Lookup(value, "properties")
+		switch {
+		case member == inputSchema && !typed:
+			return `an object with the "type" "object"`
+		case !object:
 			return "an object"
+		case !typed: // an output of any type in the modern era; legacy clients are not shown others
+		case !listOf(mcp.Lookup(value, "required"), isText):
+			return "an object whose required is an array of texts"
+		case properties != nil && (properties[0] != '{' || slices.ContainsFunc(mcp.Members(properties), func(m mcp.Member) bool { return m.Value[0] != '{' })):
+			return "an object whose properties is an object of objects"
 		}
-	case member == inputSchema:
-	case member == "annotations":
+	case "annotations":
 		for _, hint := range [...]string{"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"} {
-			if v := string(mcp.Lookup(value, hint)); value[0] != '{' || v != "" && v != "true" && v != "false" {
+			if !object || !isBool(mcp.Lookup(value, hint)) {
 				return "an object whose " + hint + " is true or false"
 			}
 		}
-	case value[0] != '"':
-		return "a text"
+		if !isText(mcp.Lookup(value, "title")) {
+			return "an object whose title is a text"
+		}
+	case "_meta":
+		if !object {
+			return "an object"
+		}
+	case "execution":
+		if v := mcp.Lookup(value, "taskSupport"); !object || v != nil && !slices.Contains([]string{"required", "optional", "forbidden"}, mcp.String(v)) {
+			return "an object whose taskSupport is required, optional or forbidden"
+		}
+	case "icons":
+		if !listOf(value, func(v []byte) bool {
+			theme := mcp.Lookup(v, "theme")
+			return mcp.Lookup(v, "src") != nil && isText(mcp.Lookup(v, "src")) && isText(mcp.Lookup(v, "mimeType")) && listOf(mcp.Lookup(v, "sizes"), isText) &&
+				(theme == nil || slices.Contains([]string{"light", "dark"}, mcp.String(theme)))
+		}) {
+			return "an array of objects with src, a text, where mimeType is a text, sizes an array of texts and theme light or dark"
+		}
+	case "arguments":
+		if !listOf(value, func(v []byte) bool {
+			return mcp.Lookup(v, "name") != nil && isText(mcp.Lookup(v, "name")) && isText(mcp.Lookup(v, "description")) && isBool(mcp.Lookup(v, "required"))
+		}) {
+			return "an array of objects with name, a text, where description is a text and required true or false"
+		}
+	default:
+		if !isText(value) {
+			return "a text"
+		}
 	}
 	return ""
+}
+
+// listOf, isText and isBool report whether a value is one, or is not there.
+func listOf(value []byte, is func([]byte) bool) bool {
+	return value == nil || value[0] == '[' && !slices.ContainsFunc(mcp.Elements(value), func(v []byte) bool { return !is(v) })
+}
+
+func isText(value []byte) bool { return value == nil || value[0] == '"' }
+
+func isBool(value []byte) bool {
+	return value == nil || string(value) == "true" || string(value) == "false"
 }
 
 // edit applies one operation to an item.

@@ -156,6 +156,7 @@ func TestPatchItem(t *testing.T) {
 		`/name|"other"`: "", `/_meta/a/b/c|1`: "", `|{}`: "", `icons|[]`: "",
 		`/outputSchema|{"type":"object"}`: `"outputSchema":{"type":"object"}`, `/annotations|{"readOnlyHint":true}`: `"readOnlyHint":true`,
 		`/inputSchema|"T"`: "", `/outputSchema|{"type":"array"}`: `"outputSchema":{"type":"array"}`, `/outputSchema|"T"`: "", `/annotations|{"readOnlyHint":"yes"}`: "", `/description|5`: "", `/title|null`: "",
+		`/inputSchema/required|"a"`: "", `/inputSchema/properties|{"a":true}`: "", `/_meta|"x"`: "", `/icons|[{"src":3}]`: "", `/execution|{"taskSupport":"maybe"}`: "",
 		`set_schema|{"type":"nope"}`: "", `annotate|readOnlyHint|"yes"`: "",
 	} {
 		back := edgetest.NewServer(t, edgetest.Modern, func(s *edgetest.Server) {
