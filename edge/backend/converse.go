@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/wire"
 )
 
 // refusal is an HTTP answer without a JSON-RPC message that belongs to the
@@ -54,7 +55,7 @@ func (e *refusal) Error() string {
 func (e *refusal) redirects() bool { return e.status >= 300 && e.status < 400 }
 
 // Words is what the backend says to it; "" for nothing.
-func (e *refusal) Words() string { return Words(e.body, e.secrets...) }
+func (e *refusal) Words() string { return wire.Words(e.body, e.secrets...) }
 
 // Challenged reports whether it asks for a credential.
 func (e *refusal) Challenged() bool { return e.status == 401 || e.challenge }
@@ -225,7 +226,7 @@ func (r *reply) answer(ctx context.Context, id []byte, m *mcp.Message, before fu
 	case err == nil && (m.Kind == mcp.Result || m.Kind == mcp.Failure) && mcp.SameID(m.IDText(), id) && id != nil:
 		return status, nil
 	case status >= 300:
-		e.body = bytes.Clone(body[:min(len(body), maxLook)])
+		e.body = bytes.Clone(body[:min(len(body), wire.MaxLook)])
 		if err == nil && m.Kind == mcp.Failure {
 			e.code, e.text, e.data = m.Code(), m.Text("message"), m.Get("data").Of(m.Raw)
 		} else if status == 400 {

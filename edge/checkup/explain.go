@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
-	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/wire"
@@ -97,13 +96,13 @@ func (p *patient) ask(ctx context.Context) (*answer, error) {
 		r.Header.Set(mcp.HeaderVersion, mcp.V2607)
 		r.Header.Set(mcp.HeaderMethod, "server/discover")
 	}
-	secrets := backend.SecretsIn(r.URL)
+	secrets := wire.SecretsIn(r.URL)
 	if p.shown != nil {
 		asked := outbound(r, body)
 		asked.Exchange = p.exchange()
 		if _, err := p.shown.Attach(ctx, asked, func(name string, value edge.Secret) {
 			r.Header.Set(name, string(value))
-			secrets = append(secrets, backend.SecretsOf(string(value))...)
+			secrets = append(secrets, wire.SecretsOf(string(value))...)
 		}); err != nil {
 			return nil, err
 		}
@@ -212,7 +211,7 @@ func (p *patient) unwanted(got *answer, err error) edge.Finding {
 			cause = fmt.Sprintf("%s answers %d: it does not take the credential that it gets, or gets none", p.endpoint(), status)
 		}
 		if got.challenge != "" {
-			cause += ", asking for " + backend.Words([]byte(got.challenge), got.secrets...)
+			cause += ", asking for " + wire.Words([]byte(got.challenge), got.secrets...)
 		}
 		return edge.Problem(edge.ClassCredential, "give the edge a credential for it: outgoingAuth of the server, externalAuthConfigRef or headerForward of the backend's own object", "%s", cause)
 	case got.status >= 300 && got.status < 400:
@@ -235,7 +234,7 @@ func (p *patient) unwanted(got *answer, err error) edge.Finding {
 
 // quote returns the server's own text, which is not to be trusted.
 func quote(got *answer) string {
-	said := backend.Words(got.start, got.secrets...)
+	said := wire.Words(got.start, got.secrets...)
 	switch {
 	case said == "":
 		return ""

@@ -1,4 +1,4 @@
-package backend
+package wire
 
 import (
 	"encoding/base64"
