@@ -66,6 +66,9 @@ func (b *Backend) modernCall(ctx context.Context, x *edge.Exchange, m *mcp.Messa
 	}
 	answer := x.Answer()
 	status, err := b.peer.converse(ctx, &o, id, &answer.Message, func(n *mcp.Message, _ *reply) {
+		if n.Kind == mcp.Failure {
+			return // no question of a server of this era is answered
+		}
 		if n.Kind == mcp.Request {
 			b.Log.Warn("backend sent a request on a stream of the modern era; dropped", "backend", b.Name, "method", n.Method)
 			return
@@ -363,16 +366,18 @@ func result(m *mcp.Message, value []byte) *edge.Response {
 
 // Inputs puts the questions of an input_required result to the client, and returns the
 // members of params by which the retry differs (2026-07-28, basic, multi round-trip
-// requests). caps is JSON text of what the client can do, and round counts from 0.
+// requests). caps is JSON text of what the client can do, and round counts from 0. That a
+// client cannot answer, or answers badly, is no fault of the backend: such an error counts
+// neither for its breaker nor for its health.
 func Inputs(ctx context.Context, client edge.Client, caps []byte, r *mcp.Message, round int) ([]mcp.Member, error) {
 	if round == MaxRounds {
-		return nil, edge.Errorf(edge.Unavailable, "call", "asked %d times for input", MaxRounds)
+		return nil, edge.Errorf(edge.Params, "call", "the backend asked %d times for input, and the answers were not what it needs", MaxRounds)
 	}
 	questions := make(map[string]edge.Question)
 	var order []string
 	asked := mcp.Members(r.Get("inputRequests").Of(r.Raw))
 	if len(asked) > maxQuestions {
-		return nil, edge.Errorf(edge.Unavailable, "call", "asked %d questions at once", len(asked))
+		return nil, edge.Errorf(edge.Params, "call", "the backend asks %d questions at once, and a client of this revision is asked %d at most", len(asked), maxQuestions)
 	}
 	for _, q := range asked {
 		key := string(mcp.Unquote(q.Name))
@@ -385,7 +390,7 @@ func Inputs(ctx context.Context, client edge.Client, caps []byte, r *mcp.Message
 			if c, ok := client.(interface{ Unanswered() }); ok {
 				c.Unanswered()
 			}
-			return nil, edge.Errorf(edge.Unavailable, "call", "asks for %s, which the client cannot do", edge.Printable(method))
+			return nil, edge.Errorf(edge.Params, "call", "the backend asks for %s, which this client cannot do", edge.Printable(method))
 		}
 		if mcp.OpensPage(method, params) { // the legacy era numbers them (2025-11-25, schema)
 			id := fmt.Sprintf("%d-%s", round, key)

@@ -470,3 +470,50 @@ func TestInputThatNobodyGives(t *testing.T) {
 	}
 	edgetest.Until(t, "room", func() bool { return f.Serve.Inflight() == 0 })
 }
+
+// What a modern backend asks and a client does not answer as it needs is told to that client, and
+// does not close the backend to others.
+func TestClientThatAnswersBadly(t *testing.T) {
+	t.Parallel()
+	back := edgetest.NewServer(t, edgetest.Modern)
+	e := edgetest.Start(t, edgetest.Manifest(back, "operational: {failureHandling: {circuitBreaker: {enabled: true, failureThreshold: 2, timeout: 60s}}}"))
+	form := `{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]}}}`
+	var many strings.Builder
+	for i := range 1001 {
+		fmt.Fprintf(&many, `,"%d":%s`, i, form)
+	}
+	for _, one := range []struct{ name, caps, asks, want string }{
+		{"accepts without what is required", asks, `"k":` + form, "asked 10 times for input"},
+		{"cannot be asked", `{}`, `"k":` + form, "asks for elicitation/create, which this client cannot do"},
+		{"is asked too much", asks, many.String()[1:], "asks 1001 questions at once"},
+	} {
+		back.Always("tools/call", func(c *edgetest.Call) {
+			c.Result(`{"resultType":"input_required","inputRequests":{` + one.asks + `},"requestState":"s"}`)
+		})
+		s := e.NewClient().Initialize(one.caps)
+		for range 3 {
+			r := s.Call("1", "echo", "{}")
+			for {
+				var m edgetest.Message
+				if r.Stream() {
+					m = r.NextMessage()
+				} else {
+					m = r.Message()
+				}
+				if m.Method != "" {
+					s.Reply(m.ID, `{"action":"accept","content":{}}`)
+					continue
+				}
+				if m.Error == nil || m.Error.Code != -32602 || !strings.Contains(m.Error.Message, one.want) {
+					t.Fatalf("a client that %s: %+v %+v", one.name, m, m.Error)
+				}
+				break
+			}
+		}
+	}
+	back.Always("tools/call", func(c *edgetest.Call) { c.Result(`{"resultType":"complete","content":[]}`) })
+	e.NewClient().Initialize("").Call("1", "echo", "{}").Result()
+	if status := string(e.NewClient().Do("GET", "/status", "").Body); !strings.Contains(status, `"circuitBreakerState": "closed"`) {
+		t.Errorf("the breaker: %s", status)
+	}
+}
