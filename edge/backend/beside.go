@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"sync"
@@ -22,9 +23,10 @@ type call struct {
 	level  bool // the client takes log messages
 	alone  bool // the client hears of this call and of nothing else
 	client edge.Client
-	place  place             // where its stream has been read to
-	answer chan *mcp.Message // over HTTP with SSE
-	heard  atomic.Int64      // when its last progress came, Unix nanoseconds, over HTTP with SSE
+	end    context.CancelCauseFunc // ends it where the server may ask; else nil
+	place  place                   // where its stream has been read to
+	answer chan *mcp.Message       // over HTTP with SSE
+	heard  atomic.Int64            // when its last progress came, Unix nanoseconds, over HTTP with SSE
 
 	telling sync.Mutex // held while the client is told of progress
 	told    []byte     // the last progress that it was told of, JSON text
@@ -83,7 +85,15 @@ func (c *call) fresh(on *call, m *mcp.Message) bool {
 // before takes what a server sends besides answers. on is the call whose stream
 // it came on; nil when it came on a stream of no call. The error says that whoever
 // hears what belongs to no call is gone.
+//
+// An error is the edge's answer to a question that cannot be read.
 func (s *session) before(ctx context.Context, l *link, on *call, m *mcp.Message) error {
+	if m.Kind == mcp.Failure {
+		if !s.b.crosses() { // else the question may be another's
+			s.b.background(func(ctx context.Context) { _ = s.post(ctx, l, m.Raw) })
+		}
+		return nil
+	}
 	if s.b.crosses() && !s.admits(l, m) {
 		return nil
 	}
@@ -349,7 +359,10 @@ func (s *session) question(ctx context.Context, l *link, c *call, known bool, cl
 		}
 		ctx, cancel := context.WithTimeout(s.b.beside.life, answerWithin)
 		defer cancel()
-		_ = s.post(ctx, l, body)
+		var r *refusal
+		if err := s.post(ctx, l, body); c != nil && c.end != nil && errors.As(err, &r) && r.status < 500 {
+			c.end(fmt.Errorf("the backend did not take the answer to its question: HTTP %d", r.status)) // it would wait on
+		}
 	})
 	if !begun {
 		s.asked(waits)

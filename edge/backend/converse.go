@@ -145,7 +145,7 @@ func (b *Backend) named(err error) error {
 		return &edge.Error{Kind: kind, Op: err.Error(), Err: fmt.Errorf("backend %q %w", b.Name, over)}
 	case errors.Is(err, edge.ErrSeveralLines):
 		return &edge.Error{Kind: kind, Op: err.Error(), Err: fmt.Errorf("backend %q %w", b.Name, edge.ErrSeveralLines)}
-	case kind == edge.Unavailable && errors.As(err, new(*mcp.SyntaxError)):
+	case kind == edge.Unavailable && (errors.As(err, new(*mcp.SyntaxError)) || errors.As(err, new(*mcp.EnvelopeError))):
 		if due(&b.misread, time.Minute) { // nothing else says why, since the backend is well
 			b.Log.Warn("an answer cannot be read", "backend", b.Name, "error", err)
 		}
@@ -221,7 +221,7 @@ func (r *reply) answer(ctx context.Context, id []byte, m *mcp.Message, before fu
 		}
 		m = new(mcp.Message)
 	}
-	err = m.Decode(bytes.TrimPrefix(body, byteOrderMark))
+	err = understand(m, bytes.TrimPrefix(body, byteOrderMark))
 	switch {
 	case err == nil && (m.Kind == mcp.Result || m.Kind == mcp.Failure) && mcp.SameID(m.IDText(), id) && id != nil:
 		return status, nil
@@ -252,9 +252,56 @@ func (r *reply) answer(ctx context.Context, id []byte, m *mcp.Message, before fu
 // (RFC 8259 §8.1).
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
+// understand is Decode of what a server says. Params and an error beside a result that are null
+// are not there: some servers write every field that they know.
+func understand(m *mcp.Message, text []byte) error {
+	err := m.Decode(text)
+	if !errors.As(err, new(*mcp.EnvelopeError)) {
+		return err
+	}
+	null := func(s mcp.Span) bool { return string(s.Of(text)) == "null" }
+	params := m.Method != "" && null(m.Params)
+	outcome := m.Method == "" && m.ID.OK() && m.Result.OK() && null(m.Error)
+	switch {
+	case !params && !outcome || mcp.String(mcp.Lookup(text, "jsonrpc")) != "2.0":
+		return err
+	case params:
+		return m.Decode(mcp.Splice(nil, text, mcp.Edit{Span: m.Params, With: []byte("{}")}))
+	}
+	return m.Decode(mcp.AppendResult(nil, m.IDText(), m.Result.Of(text)))
+}
+
+// answerUnread returns the answer to a question that cannot be read for err, but for its id and
+// its method: an error, since its server may wait. It is nil for what is no question.
+func answerUnread(text []byte, err error) *mcp.Message {
+	method, id := mcp.Begins(text)
+	first := method
+	if first == nil {
+		first = id
+	}
+	if first == nil {
+		return nil
+	}
+	second, other := mcp.Begins(append([]byte{'{'}, text[cap(text)-cap(first)+len(first):]...))
+	if method == nil {
+		method = second
+	} else {
+		id = other
+	}
+	code := mcp.CodeInvalidParams
+	if errors.As(err, new(*mcp.SyntaxError)) {
+		code = mcp.CodeParse
+	}
+	answer, err := mcp.Decode(mcp.AppendError(nil, id, code, "the question cannot be read: "+err.Error(), nil))
+	if method == nil || id == nil || err != nil {
+		return nil
+	}
+	return answer
+}
+
 func nonsense(err error) error {
 	if err == nil {
-		err = errors.New("a message that does not answer the request")
+		err = &mcp.EnvelopeError{What: "a message that does not answer the request"}
 	}
 	return edge.Errorf(edge.Unavailable, "call", "answered with %w", err)
 }
@@ -280,7 +327,8 @@ func inBatch(body, id []byte, m *mcp.Message, r *reply, stray func(), before fun
 		return false, nonsense(err)
 	}
 	for _, part := range parts {
-		one, err := mcp.Decode(part.Of(body))
+		one := new(mcp.Message)
+		err := understand(one, part.Of(body))
 		switch {
 		case err != nil:
 			return false, nonsense(err)
@@ -334,7 +382,7 @@ func (r *reply) events(ctx context.Context, id []byte, m *mcp.Message, before fu
 		if e.Type != "message" || len(e.Data) == 0 {
 			continue
 		}
-		err = m.Decode(e.Data)
+		err = understand(m, e.Data)
 		switch {
 		case errors.Is(err, mcp.ErrBatch):
 			r.wait()
@@ -353,6 +401,9 @@ func (r *reply) events(ctx context.Context, id []byte, m *mcp.Message, before fu
 		case err != nil && mcp.Tells(e.Data):
 			r.peer.missed(err)
 			r.wait() // the answer is still to come
+			if answer := answerUnread(e.Data, err); answer != nil {
+				before(answer, r)
+			}
 		case err != nil:
 			r.close()
 			return nonsense(err)

@@ -188,6 +188,9 @@ func (b *Backend) modernClient(ctx context.Context, x *edge.Exchange, in *Introd
 	if answer.Code() == mcp.CodeURLElicitation && mcp.MethodOf(m.Method).Interactive {
 		return pagesFirst(m, answer)
 	}
+	if answer.Kind == mcp.Result && answer.Result.Of(answer.Raw)[0] != '{' { // it could not be told its resultType
+		return nil, nonsense(&mcp.EnvelopeError{What: "a result that is not an object"})
+	}
 	out := x.Answer()
 	if err := out.Decode(mcp.ResultToModern(nil, &answer.Message, m.Method, m.IDText())); err != nil {
 		return nil, nonsense(err)

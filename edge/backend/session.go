@@ -34,8 +34,10 @@ type session struct {
 	ownEnd context.CancelFunc // ends that; nil before it is heard; mu guards it
 
 	mu     sync.Mutex
-	calls  []*call   // under way
-	asking []*asking // questions of the server that wait
+	calls  []*call       // under way
+	told   int           // cancellations that are on their way
+	quiet  chan struct{} // closed when there is neither; nil when nobody waits for it
+	asking []*asking     // questions of the server that wait
 	subs   subscriptions
 	level  string      // log level set
 	notice edge.Client // takes what belongs to no call; nil for nobody
@@ -207,6 +209,10 @@ func (s *session) once(ctx context.Context, l *link, x *edge.Exchange) (*edge.Re
 		c.token = t.Of(m.Raw)
 		c.known = c.token
 	}
+	if len(s.caps) > len("{}") && mcp.MethodOf(m.Method).Interactive {
+		ctx, c.end = context.WithCancelCause(ctx)
+		defer c.end(nil)
+	}
 	body := m.Raw
 	switch {
 	case x.Era == mcp.Modern:
@@ -345,7 +351,51 @@ func (s *session) cancelled(l *link, c *call, why error) {
 	params := append([]byte(`{"requestId":`), c.id...)
 	params = mcp.AppendString(append(params, `,"reason":`...), reason(why))
 	body := mcp.AppendRequest(nil, nil, "notifications/cancelled", append(params, '}'))
-	s.b.background(func(ctx context.Context) { _ = anyway(ctx, func() error { return s.post(ctx, l, body) }) })
+	s.mu.Lock()
+	s.told++
+	s.mu.Unlock()
+	over := func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.told--
+		s.settle()
+	}
+	if !s.b.beside.run(func(ctx context.Context) {
+		defer over()
+		_ = anyway(ctx, func() error { return s.post(ctx, l, body) })
+	}) {
+		over()
+	}
+}
+
+// settle tells who waits that no call is under way, and no cancellation of one; s.mu is held.
+func (s *session) settle() {
+	if s.quiet != nil && len(s.calls) == 0 && s.told == 0 {
+		close(s.quiet)
+		s.quiet = nil
+	}
+}
+
+// settledWithin is how long the end of a session waits for the cancellations of its calls.
+const settledWithin = time.Second
+
+// settled waits until the server has been told of all calls that were cancelled, but not for
+// long: a server that ends its session first may not know what they are of.
+func (s *session) settled(ctx context.Context) {
+	s.mu.Lock()
+	if s.quiet == nil {
+		s.quiet = make(chan struct{})
+	}
+	quiet := s.quiet
+	s.settle()
+	s.mu.Unlock()
+	timer := time.NewTimer(settledWithin)
+	defer timer.Stop()
+	select {
+	case <-quiet:
+	case <-ctx.Done():
+	case <-timer.C:
+	}
 }
 
 // reason is why nobody waits for a call, in words for a server.
@@ -377,6 +427,7 @@ func (s *session) remove(c *call) {
 		s.calls = s.calls[:last]
 	}
 	s.over(c)
+	s.settle()
 	s.mu.Unlock()
 }
 
@@ -481,6 +532,7 @@ func (s *session) leave(l *link) {
 		return
 	}
 	s.b.farewell(func(ctx context.Context) {
+		s.settled(ctx)
 		_ = anyway(ctx, func() error {
 			o := s.outgoing(l, nil)
 			o.method, o.until = "DELETE", o.now.Add(errandTime)

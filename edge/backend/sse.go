@@ -77,8 +77,12 @@ func (s *session) dialSSE(ctx context.Context) (*sseLink, error) {
 			if e.Type != "message" {
 				continue
 			}
-			m, err := mcp.Decode(e.Data)
-			if err != nil {
+			m := new(mcp.Message)
+			if err := understand(m, e.Data); err != nil {
+				if answer := answerUnread(e.Data, err); answer != nil {
+					s.b.peer.missed(err)
+					_ = s.before(life, &link{sse: l}, nil, answer)
+				}
 				s.unreadable(e.Data)
 				continue
 			}
@@ -193,7 +197,7 @@ func (l *sseLink) close() {
 // read returns an answer; nil is one that cannot be read.
 func read(m *mcp.Message) (*mcp.Message, error) {
 	if m == nil {
-		return nil, nonsense(errors.New("what is no message"))
+		return nil, nonsense(&mcp.EnvelopeError{What: "what is no message"})
 	}
 	return m, nil
 }

@@ -188,6 +188,11 @@ func (ps *Parked) Resume(ctx context.Context, x *edge.Exchange, by string) (*edg
 	if !ok {
 		return nil, ErrState()
 	}
+	for _, a := range mcp.Members(m.Get("inputResponses").Of(m.Raw)) {
+		if a.Value[0] != '{' { // every result is one
+			return nil, edge.Errorf(edge.Params, "retry", "params.inputResponses.%s is not an object", edge.Printable(string(mcp.Unquote(a.Name))))
+		}
+	}
 	wrong := relay.ErrSpent()
 	if !ps.Claims.Use(time.Now(), s.Key(), by) {
 		if by == "" {

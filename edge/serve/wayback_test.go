@@ -617,6 +617,64 @@ func TestQuestionThatCannotBeRead(t *testing.T) {
 	})
 }
 
+// A server that waits for the answer to a question that cannot be read gets an error.
+func TestQuestionThatCannotBeReadIsAnswered(t *testing.T) {
+	t.Parallel()
+	for _, era := range []edgetest.Era{edgetest.Legacy, edgetest.SSE} {
+		f := newFront(t, era)
+		c := f.callerOf(t, edgetest.Legacy, "")
+		for params, code := range map[string]int{`null`: -32601, `[]`: -32602, `{"a":1,"a":2}`: -32700, `{"a":"\ud83d"}`: -32700} {
+			said := make(chan edgetest.Message, 1)
+			f.back.Once("tools/call", func(c *edgetest.Call) {
+				said <- c.Ask("7", "roots/list", params)
+				c.Result(`{"content":[]}`)
+			})
+			c.call(t, "1", "{}").Result()
+			if m := edgetest.Receive(t, said, "the answer"); m.Error == nil || m.Error.Code != code {
+				t.Errorf("%s, params %s: %+v", era, params, m.Error)
+			}
+		}
+	}
+}
+
+// A backend that refuses the answer to its question ends the call that waits for it.
+func TestAnswerThatIsNotTaken(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, edgetest.Legacy)
+	c := f.callerOf(t, edgetest.Legacy, asks)
+	f.back.Always("response", func(c *edgetest.Call) { c.Text(404, "text/plain", "gone") })
+	f.back.Always("tools/call", func(c *edgetest.Call) {
+		c.Event(`{"jsonrpc":"2.0","id":7,"method":"roots/list"}`)
+		c.Wait(nil)
+	})
+	r := c.call(t, "1", "{}")
+	c.session.Reply(r.NextMessage().ID, `{"roots":[]}`)
+	if m := r.NextMessage(); m.Error == nil || !strings.Contains(m.Error.Message, "did not take the answer") {
+		t.Errorf("%+v %+v", m, m.Error)
+	}
+}
+
+// An error of null beside a result is none; what is no message, or no result of the protocol,
+// cannot be read.
+func TestAnswersOfOddForm(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, edgetest.Legacy)
+	for form, read := range map[string]bool{
+		`{"jsonrpc":"2.0","id":ID,"result":{"content":[]},"error":null}`: true,
+		`{"id":ID,"result":{"content":[]}}`:                              false,
+		`{"jsonrpc":"2.0","id":ID.0,"result":{"content":[]}}`:            false,
+		`{"jsonrpc":"2.0","id":"ID","result":{"content":[]}}`:            false,
+		`{"jsonrpc":"2.0","id":ID,"result":null}`:                        false,
+		`{"jsonrpc":"2.0","id":ID,"result":"s"}`:                         false,
+	} {
+		f.back.Once("tools/call", func(c *edgetest.Call) { c.JSON(200, strings.ReplaceAll(form, "ID", c.ID())) })
+		m := f.callerOf(t, edgetest.Modern, "").call(t, "1", "{}").Message()
+		if read != (m.Error == nil) || !read && !strings.Contains(m.Error.Message, "cannot be read") {
+			t.Errorf("%s: %s %+v", form, m.Result, m.Error)
+		}
+	}
+}
+
 // A modern server must not send requests on a stream; one that does is not
 // heard, and the call goes on.
 func TestRequestOnAModernStream(t *testing.T) {
