@@ -441,13 +441,21 @@ func TestEndOfASession(t *testing.T) {
 			entered <- struct{}{}
 			c.Wait(nil)
 		})
+		early := make(chan int, 1)
+		back.Always("notifications/cancelled", func(c *edgetest.Call) {
+			time.Sleep(200 * time.Millisecond) // for a DELETE that does not wait for the answer
+			early <- back.Count("DELETE")
+			c.Accept()
+		})
 		r := s.Request("1", "tools/call", `{"name":"echo","_meta":{"progressToken":1}}`)
 		edgetest.Receive(t, entered, "the call")
 		s.Delete()
 		if all := r.Rest(); len(all) != 2 || !strings.Contains(string(all[1].Data), `"the session has ended"`) { // who reads the stream may not be who ended it
 			t.Errorf("%d events: %s", len(all), all)
 		}
-		back.Await("notifications/cancelled", 1)
+		if n := edgetest.Receive(t, early, "the cancellation"); n != 0 {
+			t.Error("the session ended before the server was told of the cancelled call")
+		}
 		back.Await("DELETE", 1)
 	})
 	t.Run("age", func(t *testing.T) {
