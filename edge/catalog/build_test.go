@@ -25,7 +25,8 @@ var things = []edge.Thing{edge.Tool, edge.Prompt, edge.Resource, edge.Template}
 func tools(backend string, names ...string) *catalog.List {
 	l := &catalog.List{}
 	for _, name := range names {
-		l.Items = append(l.Items, mcp.Change(nil, nil, mcp.Raw("owner", mcp.Quote(backend+"\x00"+name)), mcp.Raw("name", mcp.Quote(name))))
+		l.Items = append(l.Items, mcp.Change(nil, nil, mcp.Raw("owner", mcp.Quote(backend+"\x00"+name)), mcp.Raw("name", mcp.Quote(name)),
+			mcp.With("inputSchema", `{"type":"object"}`)))
 	}
 	return l
 }
@@ -219,6 +220,7 @@ func TestNothingVanishesSilently(t *testing.T) {
 		{Backend: "a", Tools: tools("a", "x", "b_c", "find_tool", "é", "è", "x")},
 		{Backend: "a_b", Tools: tools("a_b", "c")},
 	}
+	offers[0].Tools.Items = append(offers[0].Tools.Items, []byte(`{"name":"bare"}`)) // clients would refuse all of them for it
 	for _, strategy := range []v1beta1.ConflictResolution{v1beta1.ConflictPrefix, v1beta1.ConflictPriority, v1beta1.ConflictManual} {
 		c := catalog.Build(rules(t, &v1beta1.Aggregation{ConflictResolution: strategy}, "a", "a_b"), offers)
 		withheld := 0
@@ -227,8 +229,8 @@ func TestNothingVanishesSilently(t *testing.T) {
 				withheld++
 			}
 		}
-		if n := len(names(c, edge.Tool)); n+withheld != 7 {
-			t.Errorf("%s: %d shown and %d withheld of 7", strategy, n, withheld)
+		if n := len(names(c, edge.Tool)); n+withheld != 8 {
+			t.Errorf("%s: %d shown and %d withheld of 8", strategy, n, withheld)
 		}
 	}
 }
@@ -278,7 +280,7 @@ func TestItemsAboveTheLimit(t *testing.T) {
 
 func TestDeepSchemas(t *testing.T) {
 	// The time is linear in the size however deep a schema goes.
-	deep := `{"name":"deep","inputSchema":` + strings.Repeat(`{"properties":{"a":`, 400) + `{"type":"string","x-mcp-header":"A","description":"` +
+	deep := `{"name":"deep","inputSchema":` + strings.Repeat(`{"type":"object","properties":{"a":`, 400) + `{"type":"string","x-mcp-header":"A","description":"` +
 		strings.Repeat("x", 500_000) + `"}` + strings.Repeat("}}", 400) + "}"
 	c := catalog.Build(rules(t, nil, "a"), []catalog.Offer{{Backend: "a", Tools: &catalog.List{Items: [][]byte{[]byte(deep)}}}})
 	if got := names(c, edge.Tool); !slices.Equal(got, []string{"a_deep"}) {
@@ -318,9 +320,9 @@ func TestPagesOfTools(t *testing.T) {
 func TestTemplatesOfOneBackendAreBounded(t *testing.T) {
 	l := &catalog.List{}
 	for i := range 1200 {
-		l.Items = append(l.Items, []byte(fmt.Sprintf(`{"uriTemplate":"x://{a}/%d"}`, i)))
+		l.Items = append(l.Items, []byte(fmt.Sprintf(`{"name":"n","uriTemplate":"x://{a}/%d"}`, i)))
 	}
-	l.Items = append(l.Items, []byte(`{"uriTemplate":"x://`+strings.Repeat("l", 3000)+`"}`))
+	l.Items = append(l.Items, []byte(`{"name":"n","uriTemplate":"x://`+strings.Repeat("l", 3000)+`"}`))
 	c := catalog.Build(rules(t, nil, "a"), []catalog.Offer{{Backend: "a", Templates: l}})
 	if n := len(names(c, edge.Template)); n != 1000 {
 		t.Errorf("%d templates, want 1000", n)
@@ -334,9 +336,9 @@ func TestTemplatesOfOneBackendAreBounded(t *testing.T) {
 	// Templates that take long to match are given up together, not one by one.
 	l = &catalog.List{}
 	for i := range 1000 {
-		l.Items = append(l.Items, []byte(fmt.Sprintf(`{"uriTemplate":"x://%s{b%d}"}`, strings.Repeat("{a}a", 15), i)))
+		l.Items = append(l.Items, []byte(fmt.Sprintf(`{"name":"n","uriTemplate":"x://%s{b%d}"}`, strings.Repeat("{a}a", 15), i)))
 	}
-	l.Items[len(l.Items)-1] = []byte(`{"uriTemplate":"x://{z}/{z}"}`) // the last that is tried
+	l.Items[len(l.Items)-1] = []byte(`{"name":"n","uriTemplate":"x://{z}/{z}"}`) // the last that is tried
 	c = catalog.Build(rules(t, nil, "a"), []catalog.Offer{{Backend: "a", Templates: l}})
 	of := func(n int) string { return "x://" + strings.Repeat("a", n) + "/" + strings.Repeat("a", n) }
 	if c.Resource(of(100)) == nil {
@@ -394,8 +396,8 @@ func TestDiff(t *testing.T) {
 	item := func(s string) *catalog.List { return &catalog.List{Items: [][]byte{[]byte(s)}} }
 	base := func() catalog.Offer {
 		return catalog.Offer{Backend: "a",
-			Tools: item(`{"name":"t","inputSchema":{}}`), Prompts: item(`{"name":"p"}`),
-			Resources: item(`{"uri":"r://x"}`), Templates: item(`{"uriTemplate":"r://{x}"}`)}
+			Tools: item(`{"name":"t","inputSchema":{"type":"object"}}`), Prompts: item(`{"name":"p"}`),
+			Resources: item(`{"name":"n","uri":"r://x"}`), Templates: item(`{"name":"n","uriTemplate":"r://{x}"}`)}
 	}
 	for _, c := range []struct {
 		name   string
@@ -404,10 +406,10 @@ func TestDiff(t *testing.T) {
 	}{
 		{"nothing", func(*catalog.Offer) {}, catalog.Changes{}},
 		{"time to live", func(o *catalog.Offer) { o.Tools.TTL = 1e9; o.Prompts.Public = true }, catalog.Changes{}},
-		{"a schema", func(o *catalog.Offer) { o.Tools = item(`{"name":"t","inputSchema":{"x":1}}`) }, catalog.Changes{Tools: true}},
+		{"a schema", func(o *catalog.Offer) { o.Tools = item(`{"name":"t","inputSchema":{"type":"object","x":1}}`) }, catalog.Changes{Tools: true}},
 		{"a prompt goes", func(o *catalog.Offer) { o.Prompts.Items = nil }, catalog.Changes{Prompts: true}},
-		{"a resource", func(o *catalog.Offer) { o.Resources = item(`{"uri":"r://y"}`) }, catalog.Changes{Resources: true}},
-		{"a template", func(o *catalog.Offer) { o.Templates = item(`{"uriTemplate":"r://y/{x}"}`) }, catalog.Changes{Resources: true}},
+		{"a resource", func(o *catalog.Offer) { o.Resources = item(`{"name":"n","uri":"r://y"}`) }, catalog.Changes{Resources: true}},
+		{"a template", func(o *catalog.Offer) { o.Templates = item(`{"name":"n","uriTemplate":"r://y/{x}"}`) }, catalog.Changes{Resources: true}},
 		{"all of it", func(o *catalog.Offer) { *o = catalog.Offer{Backend: "a"} }, catalog.Changes{Tools: true, Prompts: true, Resources: true}},
 		{"down", func(o *catalog.Offer) { o.Tools.Down = true }, catalog.Changes{Tools: true}},
 	} {
@@ -491,7 +493,7 @@ func FuzzTemplate(f *testing.F) {
 	f.Add("x://a/{b}/c", "v", "w")
 	f.Add("x://{+b}{/c,d}{?e}", "1/2", "%20")
 	f.Fuzz(func(t *testing.T, text, v, w string) {
-		l := &catalog.List{Items: [][]byte{mcp.Change(nil, nil, mcp.Raw("uriTemplate", mcp.Quote(text)))}}
+		l := &catalog.List{Items: [][]byte{mcp.Change(nil, nil, mcp.With("name", `"n"`), mcp.Raw("uriTemplate", mcp.Quote(text)))}}
 		c := catalog.Build(rules(t, nil, "a"), []catalog.Offer{{Backend: "a", Templates: l}})
 		c.Resource(v + w)
 		if len(names(c, edge.Template)) == 0 || !regexp.MustCompile(`^[A-Za-z0-9%-]*$`).MatchString(v+w) || !strings.Contains(text, "{") {

@@ -375,7 +375,7 @@ func (c *Catalog) Shown(era mcp.Era, target *edge.Target, raw []byte, seen Thing
 		raw = c.described(t, raw, seen)
 	}
 	if era == mcp.Legacy {
-		raw = legacyTool(raw)
+		raw = mcp.LegacyTool(raw)
 	}
 	return raw
 }

@@ -26,13 +26,13 @@ func TestPagesOfABackend(t *testing.T) {
 			case method != "tools/list":
 				return plain(id, method, cursor)
 			case cursor == nil:
-				return `{"tools":[{"name":"1"}],"nextCursor":"","ttlMs":9000,"cacheScope":"public"}`, nil
+				return `{"tools":[{"name":"1","inputSchema":{"type":"object"}}],"nextCursor":"","ttlMs":9000,"cacheScope":"public"}`, nil
 			case *cursor == "":
-				return `{"tools":[{"name":"2"}],"nextCursor":"\u00e9\"","ttlMs":4000,"cacheScope":"public"}`, nil
+				return `{"tools":[{"name":"2","inputSchema":{"type":"object"}}],"nextCursor":"\u00e9\"","ttlMs":4000,"cacheScope":"public"}`, nil
 			case *cursor == `é"`:
-				return `{"tools":[{"name":"3"}],"nextCursor":"loop","cacheScope":"public","ttlMs":7000}`, nil
+				return `{"tools":[{"name":"3","inputSchema":{"type":"object"}}],"nextCursor":"loop","cacheScope":"public","ttlMs":7000}`, nil
 			}
-			return `{"tools":[{"name":"4"}],"nextCursor":"","ttlMs":7000,"cacheScope":"public"}`, nil
+			return `{"tools":[{"name":"4","inputSchema":{"type":"object"}}],"nextCursor":"","ttlMs":7000,"cacheScope":"public"}`, nil
 		}
 		r := open(t, nil, a)
 		r.want(0, "a_1", "a_2", "a_3", "a_4")
@@ -70,9 +70,9 @@ func TestBoundsOfABackend(t *testing.T) {
 		bounds catalog.Bounds
 		why    string
 	}{
-		"endless pages":   {endless(`{"name":"x"}`), catalog.Bounds{}, "more than 1000 pages"},
+		"endless pages":   {endless(`{"name":"x","inputSchema":{"type":"object"}}`), catalog.Bounds{}, "more than 1000 pages"},
 		"endless nothing": {endless(""), catalog.Bounds{Pages: 7}, "more than 7 pages"},
-		"items":           {endless(`{"name":"x"},{"name":"y"}`), catalog.Bounds{Items: 99}, "more than 99 items"},
+		"items":           {endless(`{"name":"x","inputSchema":{"type":"object"}},{"name":"y","inputSchema":{"type":"object"}}`), catalog.Bounds{Items: 99}, "more than 99 items"},
 		"bytes":           {endless(`"` + strings.Repeat("x", 100_000) + `"`), catalog.Bounds{}, "more than 16777216 bytes"},
 		"memory":          {says(`{"tools":["` + strings.Repeat("x", 100_000) + `"]}`), catalog.Bounds{Bytes: 50_000}, "the lists of all backends are more than 50000 bytes"},
 		"a cursor":        {says(`{"tools":[],"nextCursor":"` + strings.Repeat("x", 10_000) + `"}`), catalog.Bounds{}, "a cursor of more than 8192 bytes"},
@@ -407,9 +407,9 @@ func TestStatusAndReport(t *testing.T) {
 			case "prompts/list":
 				return `{"prompts":[{"name":"p"}]}`, nil
 			case "resources/list":
-				return `{"resources":[{"uri":"r://1"},{"uri":"r://2"}]}`, nil
+				return `{"resources":[{"name":"n","uri":"r://1"},{"name":"n","uri":"r://2"}]}`, nil
 			case "resources/templates/list":
-				return `{"resourceTemplates":[{"uriTemplate":"r://{x}"}]}`, nil
+				return `{"resourceTemplates":[{"name":"n","uriTemplate":"r://{x}"}]}`, nil
 			}
 			return plain(id, method, cursor)
 		}

@@ -176,10 +176,13 @@ func (s *scene) rules() (*catalog.Rules, field.ErrorList) {
 func (s *scene) offers(t testing.TB) []catalog.Offer {
 	var offers []catalog.Offer
 	for _, b := range s.Backends {
-		list := func(member string, items []any) *catalog.List {
+		list := func(member, need string, items []any) *catalog.List {
 			l := &catalog.List{Down: b.Down, TTL: time.Duration(b.TTL) * time.Millisecond, Public: b.Public}
 			for _, i := range items {
 				l.Items = append(l.Items, itemOf(t, member, i))
+				if last := &l.Items[len(l.Items)-1]; mcp.Valid(*last) == nil && (*last)[0] == '{' {
+					*last = must(*last, need)
+				}
 			}
 			return l
 		}
@@ -192,8 +195,8 @@ func (s *scene) offers(t testing.TB) []catalog.Offer {
 		}
 		offers = append(offers, catalog.Offer{
 			Backend: b.Name, Capabilities: caps,
-			Tools: list("name", b.Tools), Prompts: list("name", b.Prompts),
-			Resources: list("uri", b.Resources), Templates: list("uriTemplate", b.Templates),
+			Tools: list("name", "inputSchema", b.Tools), Prompts: list("name", "", b.Prompts),
+			Resources: list("uri", "name", b.Resources), Templates: list("uriTemplate", "name", b.Templates),
 		})
 	}
 	if s.Own != nil {
@@ -204,6 +207,15 @@ func (s *scene) offers(t testing.TB) []catalog.Offer {
 		offers = append(offers, catalog.Offer{Tools: own})
 	}
 	return offers
+}
+
+// must gives an item what clients want of it that its scene does not say.
+func must(item []byte, need string) []byte {
+	if need == "" || mcp.Lookup(item, need) != nil {
+		return item
+	}
+	value := map[string]string{"inputSchema": `{"type":"object"}`, "name": `"n"`}[need]
+	return append(bytes.TrimRight(item[:bytes.LastIndexByte(item, '}'):bytes.LastIndexByte(item, '}')], " "), `,"`+need+`":`+value+`}`...)
 }
 
 // itemOf makes an item of its name, of JSON text, or of an object.

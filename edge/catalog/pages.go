@@ -152,7 +152,7 @@ func (c *Catalog) encode(t *table, era mcp.Era, view edge.View, key listKey) *en
 			raw = c.described(t, raw, things(shown))
 		}
 		if era == mcp.Legacy && t.thing == edge.Tool {
-			raw = legacyTool(raw)
+			raw = mcp.LegacyTool(raw)
 		}
 		if n == pageItems || n > 0 && len(page)+len(raw) > pageBytes {
 			end(true)
@@ -176,17 +176,6 @@ func (c *Catalog) described(t *table, raw []byte, shown Things) []byte {
 		}
 	}
 	return raw
-}
-
-// legacyTool returns a tool without an output schema that does not describe an
-// object: legacy clients refuse a whole list for one of them (2025-11-25,
-// schema, Tool.outputSchema).
-func legacyTool(raw []byte) []byte {
-	out := mcp.Lookup(raw, "outputSchema")
-	if out == nil || mcp.String(mcp.Lookup(out, "type")) == "object" {
-		return raw
-	}
-	return mcp.Change(raw, []string{"outputSchema"})
 }
 
 // encodedList is a list as JSON text, in pages.

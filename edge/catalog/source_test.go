@@ -123,7 +123,7 @@ func (f *fake) List(ctx context.Context, id *edge.Identity, method string, curso
 func result(ttl int, tools ...string) string {
 	var items []string
 	for _, name := range tools {
-		items = append(items, fmt.Sprintf(`{"name":%q}`, name))
+		items = append(items, fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object"}}`, name))
 	}
 	return fmt.Sprintf(`{"resultType":"complete","tools":[%s],"ttlMs":%d,"cacheScope":"public"}`, strings.Join(items, ","), ttl)
 }

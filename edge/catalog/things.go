@@ -29,6 +29,11 @@ func (t *table) prompts(r *Rules) {
 			if original == "" || program.Hide {
 				continue
 			}
+			raw, why := t.checked(r, s.backend, raw)
+			if why != "" {
+				t.found(Finding{Reason: Malformed, Backend: s.backend, Original: original, Why: why})
+				continue
+			}
 			name := original
 			put(&name, program.Name)
 			if s.backend != "" && !r.keepsPrompts(s.backend) {
@@ -97,6 +102,11 @@ func (t *table) uris(r *Rules, member string) {
 		for i, raw := range s.list.Items {
 			uri := t.read(s.backend, raw, member, known)
 			if uri == "" || s.list.override(i).Hide {
+				continue
+			}
+			raw, why := t.checked(r, s.backend, raw)
+			if why != "" {
+				t.found(Finding{Reason: Malformed, Backend: s.backend, Original: uri, Why: why})
 				continue
 			}
 			f := Finding{Backend: s.backend, Original: uri}

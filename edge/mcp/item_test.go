@@ -1,0 +1,88 @@
+package mcp_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/weir-edge/weir/edge/mcp"
+)
+
+// What clients refuse a whole list for, one item of each kind and one fault at a time, and what
+// they take, byte for byte.
+func TestCheckItem(t *testing.T) {
+	tool := func(more string) string { return `{"name":"t","inputSchema":{"type":"object"}` + more + `}` }
+	schema := func(s string) string { return `{"name":"t","inputSchema":` + s + `}` }
+	for _, row := range []struct{ method, item, clean, why string }{
+		{"tools", tool(``), "", ""},
+		{"tools", ` { "name" : "t" , "x":1.50, "inputSchema":{"type":"object" ,"additionalProperties":false,"oneOf":3,"properties":{"a":{},"b":true,"c":[]},"required":[]} } `, "", ""},
+		{"tools", tool(`,"annotations":{"vendor":1,"readOnlyHint":true,"title":""},"_meta":{"a/b":null},"icons":[]`), "", ""},
+		{"tools", tool(`,"outputSchema":{"type":"array","items":null},"execution":{"taskSupport":"optional"}`), "", ""},
+		{"tools", tool(`,"title":null,"outputSchema":null`), tool(``), ""},
+		{"tools", tool(`,"annotations":{"title":null, "readOnlyHint":true }`), tool(`,"annotations":{"readOnlyHint":true}`), ""},
+		{"tools", tool(`,"icons":[{"src":"a"}, {"src":"b","sizes":null}]`), tool(`,"icons":[{"src":"a"},{"src":"b"}]`), ""},
+		{"tools", `{"name":"t"}`, "", "it.inputSchema is missing"},
+		{"tools", schema(`null`), "", "it.inputSchema must be an object"},
+		{"tools", schema(`true`), "", "it.inputSchema must be an object"},
+		{"tools", schema(`"x"`), "", "it.inputSchema must be an object"},
+		{"tools", schema(`{}`), "", "it.inputSchema.type is missing"},
+		{"tools", schema(`{"type":["object"]}`), "", `it.inputSchema.type must be "object"`},
+		{"tools", schema(`{"type":"object","required":"a"}`), "", "it.inputSchema.required must be an array"},
+		{"tools", schema(`{"type":"object","required":[1]}`), "", "it.inputSchema.required[0] must be a text"},
+		{"tools", schema(`{"type":"object","properties":[]}`), "", "it.inputSchema.properties must be an object"},
+		{"tools", schema(`{"type":"object","properties":{"a":"x"}}`), "", "it.inputSchema.properties.a must be a schema"},
+		{"tools", schema(`{"type":"object","$schema":7}`), "", "it.inputSchema.$schema must be a text"},
+		{"tools", tool(`,"description":5`), "", "it.description must be a text"},
+		{"tools", tool(`,"title":{}`), "", "it.title must be a text"},
+		{"tools", tool(`,"annotations":"x"`), "", "it.annotations must be an object"},
+		{"tools", tool(`,"annotations":{"readOnlyHint":"yes"}`), "", "it.annotations.readOnlyHint must be true or false"},
+		{"tools", tool(`,"icons":"x"`), "", "it.icons must be an array"},
+		{"tools", tool(`,"icons":[{"src":3}]`), "", "it.icons[0].src must be a text"},
+		{"tools", tool(`,"icons":[{"src":"a","theme":"blue"}]`), "", `it.icons[0].theme must be "light" or "dark"`},
+		{"tools", tool(`,"_meta":[]`), "", "it._meta must be an object"},
+		{"tools", tool(`,"execution":"x"`), "", "it.execution must be an object"},
+		{"tools", tool(`,"outputSchema":"x"`), "", "it.outputSchema must be an object"},
+		{"prompts", `{"name":"p","arguments":[{"name":"a","required":true,"title":7}]}`, "", ""},
+		{"prompts", `{"name":"p","arguments":null}`, `{"name":"p"}`, ""},
+		{"prompts", `{"name":"p","arguments":"x"}`, "", "it.arguments must be an array"},
+		{"prompts", `{"name":"p","arguments":[{"name":5}]}`, "", "it.arguments[0].name must be a text"},
+		{"prompts", `{"name":"p","description":7}`, "", "it.description must be a text"},
+		{"resources", `{"uri":"not a uri","name":"","size":1e3,"annotations":{"audience":["user"],"priority":0.5,"lastModified":"2025-01-12T15:00:58.5+02:00"}}`, "", ""},
+		{"resources", `{"uri":"a:b"}`, "", "it.name is missing"},
+		{"resources", `{"uri":"a:b","name":"n","mimeType":1}`, "", "it.mimeType must be a text"},
+		{"resources", `{"uri":"a:b","name":"n","size":"big"}`, "", "it.size must be a number"},
+		{"resources", `{"uri":"a:b","name":"n","annotations":{"priority":2}}`, "", "it.annotations.priority must be a number from 0 to 1"},
+		{"resources", `{"uri":"a:b","name":"n","annotations":{"audience":["all"]}}`, "", `it.annotations.audience[0] must be "user" or "assistant"`},
+		{"resources", `{"uri":"a:b","name":"n","annotations":{"lastModified":"2025-01-12"}}`, "", "it.annotations.lastModified must be a time as 2025-01-12T15:00:58Z"},
+		{"resources/templates", `{"uriTemplate":"{","name":"q"}`, "", ""},
+		{"resources/templates", `{"uriTemplate":"a:{b}"}`, "", "it.name is missing"},
+	} {
+		item := strings.TrimSpace(row.item)
+		clean, why := mcp.CheckItem(row.method+"/list", []byte(item))
+		want := row.clean
+		if want == "" {
+			want = item
+		}
+		if string(clean) != want || why != row.why {
+			t.Errorf("%s %s:\n%s, %q\nwant %s, %q", row.method, item, clean, why, want, row.why)
+		}
+	}
+}
+
+func TestLegacyTool(t *testing.T) {
+	for _, row := range [][2]string{
+		{`{"name":"t","inputSchema":{"type":"object","properties":{"a":{"x": 1}}}}`, ""},
+		{`{"inputSchema":{"type":"object", "properties":{"a":true,"b":{"c": 1},"d":false}}}`,
+			`{"inputSchema":{"type":"object","properties":{"a":{},"b":{"c": 1},"d":{"not":{}}}}}`},
+		{`{"name":"t","outputSchema":{"type":"array"}}`, `{"name":"t"}`},
+		{`{"name":"t","outputSchema":{"type":"object","required":"a"}}`, `{"name":"t"}`},
+		{`{"name":"t","outputSchema":{"type":"object","properties":{"a":true}}}`, `{"name":"t","outputSchema":{"type":"object","properties":{"a":{}}}}`},
+	} {
+		want := row[1]
+		if want == "" {
+			want = row[0]
+		}
+		if got := string(mcp.LegacyTool([]byte(row[0]))); got != want {
+			t.Errorf("%s:\n%s\nwant %s", row[0], got, want)
+		}
+	}
+}
