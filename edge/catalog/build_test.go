@@ -220,7 +220,7 @@ func TestNothingVanishesSilently(t *testing.T) {
 		{Backend: "a", Tools: tools("a", "x", "b_c", "find_tool", "é", "è", "x")},
 		{Backend: "a_b", Tools: tools("a_b", "c")},
 	}
-	offers[0].Tools.Items = append(offers[0].Tools.Items, []byte(`{"name":"bare"}`)) // clients would refuse all of them for it
+	offers[0].Tools.Items = append(offers[0].Tools.Items, []byte(`{"name":"bare","inputSchema":"s"}`)) // clients would refuse all of them for it
 	for _, strategy := range []v1beta1.ConflictResolution{v1beta1.ConflictPrefix, v1beta1.ConflictPriority, v1beta1.ConflictManual} {
 		c := catalog.Build(rules(t, &v1beta1.Aggregation{ConflictResolution: strategy}, "a", "a_b"), offers)
 		withheld := 0
@@ -228,6 +228,9 @@ func TestNothingVanishesSilently(t *testing.T) {
 			if f.Reason.Withheld() {
 				withheld++
 			}
+		}
+		if !slices.ContainsFunc(c.Report().Findings, func(f catalog.Finding) bool { return f.Reason == catalog.Malformed && f.Original == "bare" }) {
+			t.Errorf("%s: nothing says that a tool whose schema is a text is withheld", strategy)
 		}
 		if n := len(names(c, edge.Tool)); n+withheld != 8 {
 			t.Errorf("%s: %d shown and %d withheld of 8", strategy, n, withheld)

@@ -24,6 +24,7 @@ const (
 	Claims    Reason = "claims"    // withheld: its template would stand for every URI, or its backend has too many
 
 	Unroutable Reason = "unroutable" // hidden, and workflows cannot name it either
+	Repaired   Reason = "repaired"   // shown without what clients refuse the whole list for
 	Shortened  Reason = "shortened"  // shown under a shorter name
 	Renamed    Reason = "renamed"    // shown with "_" for characters that names must not have
 	Long       Reason = "long"       // shown under a name that is too long for some models

@@ -29,9 +29,8 @@ func (t *table) prompts(r *Rules) {
 			if original == "" || program.Hide {
 				continue
 			}
-			raw, why := t.checked(r, s.backend, raw)
-			if why != "" {
-				t.found(Finding{Reason: Malformed, Backend: s.backend, Original: original, Why: why})
+			raw, ok := t.checked(r, s.backend, original, raw)
+			if !ok {
 				continue
 			}
 			name := original
@@ -104,9 +103,8 @@ func (t *table) uris(r *Rules, member string) {
 			if uri == "" || s.list.override(i).Hide {
 				continue
 			}
-			raw, why := t.checked(r, s.backend, raw)
-			if why != "" {
-				t.found(Finding{Reason: Malformed, Backend: s.backend, Original: uri, Why: why})
+			raw, ok := t.checked(r, s.backend, uri, raw)
+			if !ok {
 				continue
 			}
 			f := Finding{Backend: s.backend, Original: uri}

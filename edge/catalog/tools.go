@@ -107,7 +107,9 @@ func (t *table) gather(r *Rules) []*tool {
 			c.target = &edge.Target{Backend: s.backend, Thing: edge.Tool, Original: original, Fixed: program.Fixed}
 			c.rewrite.hints(c.target, raw, &yes, &no)
 			if !c.hidden {
-				t.take(r, c)
+				var ok bool
+				c.raw, ok = t.checked(r, s.backend, original, c.raw) // workflows call it all the same
+				c.hidden = !ok
 			}
 			all = append(all, c)
 		}
@@ -141,29 +143,20 @@ func (t *table) read(backend string, raw []byte, member string, known map[string
 	return name
 }
 
-// take withholds a tool for which clients would refuse the whole list, once the overrides have
-// been applied. Workflows call it as one that is hidden.
-func (t *table) take(r *Rules, c *tool) {
-	var why string
-	if c.raw, why = t.checked(r, c.target.Backend, c.raw); why != "" {
-		_, why = t.checked(r, c.target.Backend, c.rewrite.apply(c.raw))
-	}
-	if c.hidden = why != ""; c.hidden {
-		t.found(Finding{Reason: Malformed, Backend: c.target.Backend, Original: c.target.Original, Why: why})
-	}
-}
-
-// checked is mcp.CheckItem of what a backend lists that is one of several: the list of one that is
-// shown as it is stays its own matter.
-func (t *table) checked(r *Rules, backend string, item []byte) (clean []byte, why string) {
+// checked is mcp.CheckItem of what a backend lists that is one of several; the list of one that is
+// shown as it is stays its own matter. It reports whether the item can be shown.
+func (t *table) checked(r *Rules, backend, original string, item []byte) (clean []byte, ok bool) {
 	if backend == "" || r.Conflicts == "" {
-		return item, ""
+		return item, true
 	}
 	list, _ := method(t.thing)
-	if clean, why = mcp.CheckItem(list, item); why != "" {
-		why += ": clients refuse the whole list for it"
+	clean, changed, why := mcp.CheckItem(list, item)
+	for reason, said := range map[Reason]string{Malformed: why, Repaired: changed} {
+		if said != "" && (why == "" || reason == Malformed) {
+			t.found(Finding{Reason: reason, Backend: backend, Original: original, Why: said + ": clients refuse the whole list for it"})
+		}
 	}
-	return clean, why
+	return clean, why == ""
 }
 
 // unused reports rules for tools that the backend does not have.

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bytes"
+	"cmp"
 	"regexp"
 	"slices"
 	"strconv"
@@ -21,6 +22,7 @@ type formed struct {
 	name     string
 	required bool
 	form     *form
+	without  string // the value of a required one that is not there, JSON text; "" for none
 }
 
 func opens(with string) func([]byte) bool { return func(v []byte) bool { return v[0] == with[0] } }
@@ -32,6 +34,10 @@ func oneOf(words ...string) *form {
 	}
 	return &form{is: is, fits: func(v []byte) bool { return slices.Contains(words, String(v)) }}
 }
+
+func required(name string, f *form) formed { return formed{name: name, required: true, form: f} }
+
+func optional(name string, f *form) formed { return formed{name: name, form: f} }
 
 func objectOf(members ...formed) *form {
 	return &form{is: "an object", fits: opens("{"), members: members}
@@ -54,99 +60,117 @@ var (
 	isTime = regexp.MustCompile(`^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])T([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$`)
 
 	arguments = []formed{
-		{"$schema", false, aText}, {"type", true, oneOf("object")}, {"required", false, arrayOf(aText)},
-		{"properties", false, &form{is: "an object", fits: opens("{"), each: aSchema}},
+		{name: "$schema", form: aText}, {"type", true, oneOf("object"), `"object"`}, {name: "required", form: arrayOf(aText)},
+		{name: "properties", form: &form{is: "an object", fits: opens("{"), each: aSchema}},
 	}
 	common = []formed{
-		{"name", true, aText}, {"title", false, aText}, {"description", false, aText}, {"_meta", false, objectOf()},
-		{"icons", false, arrayOf(objectOf(formed{"src", true, aText}, formed{"mimeType", false, aText},
-			formed{"sizes", false, arrayOf(aText)}, formed{"theme", false, oneOf("light", "dark")}))},
+		required("name", aText), optional("title", aText), optional("description", aText), optional("_meta", objectOf()),
+		optional("icons", arrayOf(objectOf(required("src", aText), optional("mimeType", aText),
+			optional("sizes", arrayOf(aText)), optional("theme", oneOf("light", "dark"))))),
 	}
-	content = append(slices.Clip(common), formed{"mimeType", false, aText}, formed{"annotations", false, objectOf(
-		formed{"audience", false, arrayOf(oneOf("user", "assistant"))}, formed{"priority", false, aShare}, formed{"lastModified", false, aTime})})
+	content = append(slices.Clip(common), optional("mimeType", aText), optional("annotations", objectOf(
+		optional("audience", arrayOf(oneOf("user", "assistant"))), optional("priority", aShare), optional("lastModified", aTime))))
 
 	// listed are the forms of what lists hold, by the method of the list.
 	listed = map[string]*form{
 		"tools/list": objectOf(append(slices.Clip(common),
-			formed{"inputSchema", true, objectOf(arguments...)}, formed{"outputSchema", false, objectOf(arguments[0])},
-			formed{"annotations", false, objectOf(formed{"title", false, aText}, formed{"readOnlyHint", false, aFlag},
-				formed{"destructiveHint", false, aFlag}, formed{"idempotentHint", false, aFlag}, formed{"openWorldHint", false, aFlag})},
-			formed{"execution", false, objectOf(formed{"taskSupport", false, oneOf("required", "optional", "forbidden")})})...),
-		"prompts/list": objectOf(append(slices.Clip(common), formed{"arguments", false,
-			arrayOf(objectOf(formed{"name", true, aText}, formed{"description", false, aText}, formed{"required", false, aFlag}))})...),
-		"resources/list":           objectOf(append(slices.Clip(content), formed{"uri", true, aText}, formed{"size", false, aNumber})...),
-		"resources/templates/list": objectOf(append(slices.Clip(content), formed{"uriTemplate", true, aText})...),
+			formed{"inputSchema", true, objectOf(arguments...), `{"type":"object"}`}, optional("outputSchema", objectOf(arguments[0])),
+			optional("annotations", objectOf(optional("title", aText), optional("readOnlyHint", aFlag),
+				optional("destructiveHint", aFlag), optional("idempotentHint", aFlag), optional("openWorldHint", aFlag))),
+			optional("execution", objectOf(optional("taskSupport", oneOf("required", "optional", "forbidden")))))...),
+		"prompts/list": objectOf(append(slices.Clip(common), optional("arguments",
+			arrayOf(objectOf(required("name", aText), optional("description", aText), optional("required", aFlag)))))...),
+		"resources/list":           objectOf(append(slices.Clip(content), required("uri", aText), optional("size", aNumber))...),
+		"resources/templates/list": objectOf(append(slices.Clip(content), required("uriTemplate", aText))...),
 	}
 )
 
-// CheckItem says what clients refuse of one valid item of the list that a method gets, and with it
-// the whole list; "" for nothing. The item is returned without the optional members that are null,
-// which clients refuse as well: without any, it is the same text.
-func CheckItem(method string, item []byte) (clean []byte, why string) {
-	return listed[method].check(item, "it")
+// CheckItem makes one valid item of the list that a method gets one that clients do not refuse
+// the whole list for. Optional members that are null or of another form are taken out, and a
+// required one that is not there is put in where only one value can be meant: a tool without a
+// schema takes no arguments, and a resource without a name has its URI. changed says what was
+// wrong, but for null; "" for nothing. why says what is wrong and cannot be made good. An item
+// that nothing is wrong with is returned as it is.
+func CheckItem(method string, item []byte) (clean []byte, changed, why string) {
+	if uri, template := LookupTwo(item, "uri", "uriTemplate"); method != "tools/list" && method != "prompts/list" {
+		if name := Lookup(item, "name"); (name == nil || string(name) == "null") && (uri != nil || template != nil) {
+			item = Change(item, nil, Raw("name", []byte(cmp.Or(string(uri), string(template)))))
+			changed = "it.name is missing"
+		}
+	}
+	clean, also, why := listed[method].check(item, "it")
+	return clean, cmp.Or(changed, also), why
 }
 
-func (f *form) check(v []byte, at string) (clean []byte, why string) {
+func (f *form) check(v []byte, at string) (clean []byte, changed, why string) {
 	if !f.fits(v) {
-		return v, at + " must be " + f.is
-	}
-	note := func(bad string) {
-		if why == "" {
-			why = bad
-		}
+		return v, "", at + " must be " + f.is
 	}
 	if v[0] == '[' && f.each != nil {
-		elements, changed := Elements(v), false
+		elements, other := Elements(v), false
 		for i, e := range elements {
-			one, bad := f.each.check(e, at+"["+strconv.Itoa(i)+"]")
-			note(bad)
-			changed = changed || len(one) != len(e)
+			one, also, bad := f.each.check(e, at+"["+strconv.Itoa(i)+"]")
+			changed, why = cmp.Or(changed, also), cmp.Or(why, bad)
+			other = other || !untouched(one, e)
 			elements[i] = one
 		}
-		if changed {
+		if other {
 			v = append(append([]byte{'['}, bytes.Join(elements, []byte{','})...), ']')
 		}
-		return v, why
+		return v, changed, why
 	}
 	if f.each == nil && len(f.members) == 0 {
-		return v, ""
+		return v, "", ""
 	}
-	var nulls []string
+	var out []string
 	var set []Member
 	there := 0 // of the members that must be
 	for _, m := range Members(v) {
 		name := string(Unquote(m.Name))
 		n := slices.IndexFunc(f.members, func(o formed) bool { return o.name == name })
-		of := f.each
-		switch {
-		case n >= 0 && f.members[n].required:
-			there |= 1 << n
-			of = f.members[n].form
-		case n >= 0 && string(m.Value) == "null":
-			nulls = append(nulls, name)
+		of, must := f.each, true
+		if n >= 0 {
+			of, must = f.members[n].form, f.members[n].required
+		}
+		switch null := string(m.Value) == "null"; {
+		case n < 0 && of == nil, null && n >= 0 && must && f.members[n].without != "":
+			continue
+		case null && !must:
+			out = append(out, name)
 			continue
 		case n >= 0:
-			of = f.members[n].form
+			there |= 1 << n
 		}
-		if of == nil {
-			continue
-		}
-		one, bad := of.check(m.Value, at+"."+name)
-		note(bad)
-		if len(one) != len(m.Value) {
-			set = append(set, Member{Name: m.Name, Value: one})
+		one, also, bad := of.check(m.Value, at+"."+name)
+		switch {
+		case bad == "":
+			changed = cmp.Or(changed, also)
+			if !untouched(one, m.Value) {
+				set = append(set, Member{Name: m.Name, Value: one})
+			}
+		case must:
+			why = cmp.Or(why, bad)
+		default:
+			out, changed = append(out, name), cmp.Or(changed, bad)
 		}
 	}
 	for n, m := range f.members {
-		if m.required && there&(1<<n) == 0 {
-			note(at + "." + m.name + " is missing")
+		switch {
+		case !m.required || there&(1<<n) != 0:
+		case m.without != "":
+			set, changed = append(set, Raw(m.name, []byte(m.without))), cmp.Or(changed, at+"."+m.name+" is missing")
+		default:
+			why = cmp.Or(why, at+"."+m.name+" is missing")
 		}
 	}
-	if nulls != nil || set != nil {
-		v = Change(v, nulls, set...)
+	if out != nil || set != nil {
+		v = Change(v, out, set...)
 	}
-	return v, why
+	return v, changed, why
 }
+
+// untouched reports whether a value is the very text that it was.
+func untouched(a, b []byte) bool { return len(a) == len(b) && &a[0] == &b[0] }
 
 // LegacyTool returns a tool as clients of the legacy era take it: a property whose schema is true
 // or false has the object of the same meaning, which SDK 1 wants, and an output schema that
@@ -156,7 +180,7 @@ func LegacyTool(tool []byte) []byte {
 	var set []Member
 	in, out := LookupTwo(tool, "inputSchema", "outputSchema")
 	if out != nil {
-		if _, bad := objectOf(arguments...).check(out, ""); bad != "" {
+		if _, changed, bad := objectOf(arguments...).check(out, ""); changed != "" || bad != "" {
 			drop, out = []string{"outputSchema"}, nil
 		}
 	}

@@ -12,58 +12,60 @@ import (
 func TestCheckItem(t *testing.T) {
 	tool := func(more string) string { return `{"name":"t","inputSchema":{"type":"object"}` + more + `}` }
 	schema := func(s string) string { return `{"name":"t","inputSchema":` + s + `}` }
-	for _, row := range []struct{ method, item, clean, why string }{
-		{"tools", tool(``), "", ""},
-		{"tools", ` { "name" : "t" , "x":1.50, "inputSchema":{"type":"object" ,"additionalProperties":false,"oneOf":3,"properties":{"a":{},"b":true,"c":[]},"required":[]} } `, "", ""},
-		{"tools", tool(`,"annotations":{"vendor":1,"readOnlyHint":true,"title":""},"_meta":{"a/b":null},"icons":[]`), "", ""},
-		{"tools", tool(`,"outputSchema":{"type":"array","items":null},"execution":{"taskSupport":"optional"}`), "", ""},
-		{"tools", tool(`,"title":null,"outputSchema":null`), tool(``), ""},
-		{"tools", tool(`,"annotations":{"title":null, "readOnlyHint":true }`), tool(`,"annotations":{"readOnlyHint":true}`), ""},
-		{"tools", tool(`,"icons":[{"src":"a"}, {"src":"b","sizes":null}]`), tool(`,"icons":[{"src":"a"},{"src":"b"}]`), ""},
-		{"tools", `{"name":"t"}`, "", "it.inputSchema is missing"},
-		{"tools", schema(`null`), "", "it.inputSchema must be an object"},
-		{"tools", schema(`true`), "", "it.inputSchema must be an object"},
-		{"tools", schema(`"x"`), "", "it.inputSchema must be an object"},
-		{"tools", schema(`{}`), "", "it.inputSchema.type is missing"},
-		{"tools", schema(`{"type":["object"]}`), "", `it.inputSchema.type must be "object"`},
-		{"tools", schema(`{"type":"object","required":"a"}`), "", "it.inputSchema.required must be an array"},
-		{"tools", schema(`{"type":"object","required":[1]}`), "", "it.inputSchema.required[0] must be a text"},
-		{"tools", schema(`{"type":"object","properties":[]}`), "", "it.inputSchema.properties must be an object"},
-		{"tools", schema(`{"type":"object","properties":{"a":"x"}}`), "", "it.inputSchema.properties.a must be a schema"},
-		{"tools", schema(`{"type":"object","$schema":7}`), "", "it.inputSchema.$schema must be a text"},
-		{"tools", tool(`,"description":5`), "", "it.description must be a text"},
-		{"tools", tool(`,"title":{}`), "", "it.title must be a text"},
-		{"tools", tool(`,"annotations":"x"`), "", "it.annotations must be an object"},
-		{"tools", tool(`,"annotations":{"readOnlyHint":"yes"}`), "", "it.annotations.readOnlyHint must be true or false"},
-		{"tools", tool(`,"icons":"x"`), "", "it.icons must be an array"},
-		{"tools", tool(`,"icons":[{"src":3}]`), "", "it.icons[0].src must be a text"},
-		{"tools", tool(`,"icons":[{"src":"a","theme":"blue"}]`), "", `it.icons[0].theme must be "light" or "dark"`},
-		{"tools", tool(`,"_meta":[]`), "", "it._meta must be an object"},
-		{"tools", tool(`,"execution":"x"`), "", "it.execution must be an object"},
-		{"tools", tool(`,"outputSchema":"x"`), "", "it.outputSchema must be an object"},
-		{"prompts", `{"name":"p","arguments":[{"name":"a","required":true,"title":7}]}`, "", ""},
-		{"prompts", `{"name":"p","arguments":null}`, `{"name":"p"}`, ""},
-		{"prompts", `{"name":"p","arguments":"x"}`, "", "it.arguments must be an array"},
-		{"prompts", `{"name":"p","arguments":[{"name":5}]}`, "", "it.arguments[0].name must be a text"},
-		{"prompts", `{"name":"p","description":7}`, "", "it.description must be a text"},
-		{"resources", `{"uri":"not a uri","name":"","size":1e3,"annotations":{"audience":["user"],"priority":0.5,"lastModified":"2025-01-12T15:00:58.5+02:00"}}`, "", ""},
-		{"resources", `{"uri":"a:b"}`, "", "it.name is missing"},
-		{"resources", `{"uri":"a:b","name":"n","mimeType":1}`, "", "it.mimeType must be a text"},
-		{"resources", `{"uri":"a:b","name":"n","size":"big"}`, "", "it.size must be a number"},
-		{"resources", `{"uri":"a:b","name":"n","annotations":{"priority":2}}`, "", "it.annotations.priority must be a number from 0 to 1"},
-		{"resources", `{"uri":"a:b","name":"n","annotations":{"audience":["all"]}}`, "", `it.annotations.audience[0] must be "user" or "assistant"`},
-		{"resources", `{"uri":"a:b","name":"n","annotations":{"lastModified":"2025-01-12"}}`, "", "it.annotations.lastModified must be a time as 2025-01-12T15:00:58Z"},
-		{"resources/templates", `{"uriTemplate":"{","name":"q"}`, "", ""},
-		{"resources/templates", `{"uriTemplate":"a:{b}"}`, "", "it.name is missing"},
+	for _, row := range []struct{ method, item, clean, changed, why string }{
+		{"tools", tool(``), "", "", ""},
+		{"tools", ` { "name" : "t" , "x":1.50, "inputSchema":{"type":"object" ,"additionalProperties":false,"oneOf":3,"properties":{"a":{},"b":true,"c":[]},"required":[]} } `, "", "", ""},
+		{"tools", tool(`,"annotations":{"vendor":1,"readOnlyHint":true,"title":""},"_meta":{"a/b":null},"icons":[]`), "", "", ""},
+		{"tools", tool(`,"outputSchema":{"type":"array","items":null},"execution":{"taskSupport":"optional"}`), "", "", ""},
+		{"tools", tool(`,"title":null,"outputSchema":null`), tool(``), "", ""},
+		{"tools", tool(`,"annotations":{"title":null, "readOnlyHint":true }`), tool(`,"annotations":{"readOnlyHint":true}`), "", ""},
+		{"tools", tool(`,"icons":[{"src":"a"}, {"src":"b","sizes":null}]`), tool(`,"icons":[{"src":"a"},{"src":"b"}]`), "", ""},
+		{"tools", `{"name":"t"}`, `{"inputSchema":{"type":"object"},"name":"t"}`, "it.inputSchema is missing", ""},
+		{"tools", schema(`null`), tool(``), "it.inputSchema is missing", ""},
+		{"tools", schema(`true`), "", "", "it.inputSchema must be an object"},
+		{"tools", schema(`"x"`), "", "", "it.inputSchema must be an object"},
+		{"tools", schema(`{}`), tool(``), "it.inputSchema.type is missing", ""},
+		{"tools", schema(`{"type":["object"]}`), "", "", `it.inputSchema.type must be "object"`},
+		{"tools", schema(`{"type":"object","required":"a"}`), tool(``), "it.inputSchema.required must be an array", ""},
+		{"tools", schema(`{"type":"object","required":[1]}`), tool(``), "it.inputSchema.required[0] must be a text", ""},
+		{"tools", schema(`{"type":"object","properties":[]}`), tool(``), "it.inputSchema.properties must be an object", ""},
+		{"tools", schema(`{"type":"object","properties":{"a":"x"}}`), tool(``), "it.inputSchema.properties.a must be a schema", ""},
+		{"tools", schema(`{"type":"object","$schema":7}`), tool(``), "it.inputSchema.$schema must be a text", ""},
+		{"tools", tool(`,"description":5`), tool(``), "it.description must be a text", ""},
+		{"tools", tool(`,"title":{}`), tool(``), "it.title must be a text", ""},
+		{"tools", tool(`,"annotations":"x"`), tool(``), "it.annotations must be an object", ""},
+		{"tools", tool(`,"annotations":{"readOnlyHint":"yes"}`), tool(`,"annotations":{}`), "it.annotations.readOnlyHint must be true or false", ""},
+		{"tools", tool(`,"icons":"x"`), tool(``), "it.icons must be an array", ""},
+		{"tools", tool(`,"icons":[{"src":3}]`), tool(``), "it.icons[0].src must be a text", ""},
+		{"tools", tool(`,"icons":[{"src":"a","theme":"blue"}]`), tool(`,"icons":[{"src":"a"}]`), `it.icons[0].theme must be "light" or "dark"`, ""},
+		{"tools", tool(`,"_meta":[]`), tool(``), "it._meta must be an object", ""},
+		{"tools", tool(`,"execution":"x"`), tool(``), "it.execution must be an object", ""},
+		{"tools", tool(`,"outputSchema":"x"`), tool(``), "it.outputSchema must be an object", ""},
+		{"prompts", `{"name":"p","arguments":[{"name":"a","required":true,"title":7}]}`, "", "", ""},
+		{"prompts", `{"name":"p","arguments":null}`, `{"name":"p"}`, "", ""},
+		{"prompts", `{"name":"p","arguments":"x"}`, `{"name":"p"}`, "it.arguments must be an array", ""},
+		{"prompts", `{"name":"p","arguments":[{"name":5}]}`, `{"name":"p"}`, "it.arguments[0].name must be a text", ""},
+		{"prompts", `{"name":"p","description":7}`, `{"name":"p"}`, "it.description must be a text", ""},
+		{"resources", `{"uri":"not a uri","name":"","size":1e3,"annotations":{"audience":["user"],"priority":0.5,"lastModified":"2025-01-12T15:00:58.5+02:00"}}`, "", "", ""},
+		{"resources", `{"uri":"a:b"}`, `{"name":"a:b","uri":"a:b"}`, "it.name is missing", ""},
+		{"resources", `{"uri":"a:b","name":null,"size":null}`, `{"uri":"a:b","name":"a:b"}`, "it.name is missing", ""},
+		{"resources", `{"uri":"a:b","name":5}`, "", "", "it.name must be a text"},
+		{"resources", `{"uri":"a:b","name":"n","mimeType":1}`, `{"uri":"a:b","name":"n"}`, "it.mimeType must be a text", ""},
+		{"resources", `{"uri":"a:b","name":"n","size":"big"}`, `{"uri":"a:b","name":"n"}`, "it.size must be a number", ""},
+		{"resources", `{"uri":"a:b","name":"n","annotations":{"priority":2}}`, `{"uri":"a:b","name":"n","annotations":{}}`, "it.annotations.priority must be a number from 0 to 1", ""},
+		{"resources", `{"uri":"a:b","name":"n","annotations":{"audience":["all"]}}`, `{"uri":"a:b","name":"n","annotations":{}}`, `it.annotations.audience[0] must be "user" or "assistant"`, ""},
+		{"resources", `{"uri":"a:b","name":"n","annotations":{"lastModified":"2025-01-12"}}`, `{"uri":"a:b","name":"n","annotations":{}}`, "it.annotations.lastModified must be a time as 2025-01-12T15:00:58Z", ""},
+		{"resources/templates", `{"uriTemplate":"{","name":"q"}`, "", "", ""},
+		{"resources/templates", `{"uriTemplate":"a:{b}"}`, `{"name":"a:{b}","uriTemplate":"a:{b}"}`, "it.name is missing", ""},
 	} {
 		item := strings.TrimSpace(row.item)
-		clean, why := mcp.CheckItem(row.method+"/list", []byte(item))
+		clean, changed, why := mcp.CheckItem(row.method+"/list", []byte(item))
 		want := row.clean
 		if want == "" {
 			want = item
 		}
-		if string(clean) != want || why != row.why {
-			t.Errorf("%s %s:\n%s, %q\nwant %s, %q", row.method, item, clean, why, want, row.why)
+		if string(clean) != want || changed != row.changed || why != row.why {
+			t.Errorf("%s %s:\n%s, %q, %q\nwant %s, %q, %q", row.method, item, clean, changed, why, want, row.changed, row.why)
 		}
 	}
 }
