@@ -118,12 +118,18 @@ func (e *refusal) lostSession() bool {
 	return e.status == 404 || e.status == 400 && strings.Contains(strings.ToLower(e.text), "session")
 }
 
+// limits reports whether it says that the backend can be asked again later.
+func (e *refusal) limits() bool { return e.status == 429 || e.status == 503 && e.after > 0 }
+
 // later is what a client is told of a backend that limits the rate, or says when it is there
 // again: it can wait.
 func (e *refusal) later(backend string, err error) error {
 	out := &edge.Error{Kind: edge.Limited, Op: err.Error(), After: e.after, Err: fmt.Errorf("backend %q limits the rate", backend)}
 	if e.status == 503 {
 		out.Kind, out.Err = edge.Overload, fmt.Errorf("backend %q unavailable for now", backend)
+	}
+	if words := e.Words(); e.code != 0 && words != "" { // of an error for the client
+		out.Err = fmt.Errorf("%w: %s", out.Err, words)
 	}
 	if e.after > 0 {
 		out.Data = fmt.Appendf(nil, `{"retryAfterSeconds":%d}`, int64((e.after+time.Second-1)/time.Second))
@@ -150,7 +156,7 @@ func (b *Backend) named(err error) error {
 			b.Log.Warn("an answer cannot be read", "backend", b.Name, "error", err)
 		}
 		return &edge.Error{Kind: kind, Op: err.Error(), Err: fmt.Errorf("backend %q %w", b.Name, edge.ErrUnreadable)}
-	case kind == edge.Unavailable && errors.As(err, &refused) && (refused.status == 429 || refused.status == 503 && refused.after > 0):
+	case kind == edge.Unavailable && errors.As(err, &refused) && refused.limits():
 		return refused.later(b.Name, err)
 	}
 	if (kind == edge.Unavailable || kind == edge.Timeout) && errors.As(err, new(*noCredential)) && due(&b.lacked, time.Minute) {
@@ -223,7 +229,7 @@ func (r *reply) answer(ctx context.Context, id []byte, m *mcp.Message, before fu
 	}
 	err = understand(m, bytes.TrimPrefix(body, byteOrderMark))
 	switch {
-	case err == nil && (m.Kind == mcp.Result || m.Kind == mcp.Failure) && mcp.SameID(m.IDText(), id) && id != nil:
+	case err == nil && (m.Kind == mcp.Result || m.Kind == mcp.Failure && (e == nil || !e.limits())) && mcp.SameID(m.IDText(), id) && id != nil:
 		return status, nil
 	case status >= 300:
 		e.body = bytes.Clone(body[:min(len(body), wire.MaxLook)])

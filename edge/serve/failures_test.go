@@ -1,6 +1,7 @@
 package serve_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -293,12 +294,37 @@ func TestBackendLimitsTheRate(t *testing.T) {
 		if r.Header.Get("Retry-After") != "8" || !strings.Contains(string(r.Body), `{"retryAfterSeconds":8}`) {
 			t.Errorf("Retry-After %q, %s", r.Header.Get("Retry-After"), r.Body)
 		}
+		// So is one that says it with an error of JSON-RPC, whatever its id and code.
+		for _, status := range []int{429, 503} {
+			for _, id := range []string{`"id":ID,`, `"id":null,`, ""} {
+				for _, code := range []int{-32000, status} {
+					f.back.Once("tools/call", func(c *edgetest.Call) {
+						c.Header().Set("Retry-After", "1")
+						c.JSON(status, `{"jsonrpc":"2.0",`+strings.Replace(id, "ID", c.ID(), 1)+fmt.Sprintf(`"error":{"code":%d,"message":"slow down"}}`, code))
+					})
+					r := c.request(t, "1", "tools/call", edgetest.CallParams("echo", `{"text":"x"}`))
+					fails(t, r, status, status, "1")
+					if m := r.Message(); r.Header.Get("Retry-After") != "1" || string(m.Error.Data) != `{"retryAfterSeconds":1}` || !strings.HasSuffix(m.Error.Message, ": slow down") {
+						t.Errorf("%d %s%d: Retry-After %q, %s", status, id, code, r.Header.Get("Retry-After"), r.Body)
+					}
+				}
+			}
+		}
 		for _, status := range []int{429, 503} {
 			refuses(status, "1")
 			began := time.Now()
 			got := c.tool(t, "2", "flow", "{}")
 			if took := time.Since(began); !strings.Contains(got, `"structuredContent":{"text":"x"}`) || took < time.Second {
 				t.Errorf("%d: after %s: %s", status, took, got)
+			}
+			f.back.Once("tools/call", func(c *edgetest.Call) {
+				c.Header().Set("Retry-After", "1")
+				c.JSON(status, `{"jsonrpc":"2.0","id":`+c.ID()+`,"error":{"code":-32000,"message":"slow down"}}`)
+			})
+			began = time.Now()
+			got = c.tool(t, "2", "flow", "{}")
+			if took := time.Since(began); !strings.Contains(got, `"structuredContent":{"text":"x"}`) || took < time.Second {
+				t.Errorf("%d in JSON-RPC: after %s: %s", status, took, got)
 			}
 		}
 	})
