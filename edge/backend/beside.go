@@ -59,6 +59,19 @@ func (c *call) ask(n int) {
 	}
 }
 
+// heardOf restarts the clock of the backend's silence at a message of a call that came on the
+// stream of c, if it is c's own and no question stops the clock. What is dropped does not.
+func (c *call) heardOf(one *call) {
+	if c != one || c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.reply != nil && c.asks == 0 {
+		c.reply.wait()
+	}
+}
+
 func (c *call) waits() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,6 +138,7 @@ func (s *session) before(ctx context.Context, l *link, on *call, m *mcp.Message)
 		if !c.fresh(on, m) {
 			return nil
 		}
+		on.heardOf(c)
 		if &c.token[0] != &c.known[0] {
 			n, err := mcp.Decode(mcp.Retokened(nil, m, c.token))
 			if err != nil {
@@ -133,8 +147,11 @@ func (s *session) before(ctx context.Context, l *link, on *call, m *mcp.Message)
 			m = n
 		}
 	case "notifications/message":
-		if c != nil && !c.level {
-			return nil
+		if c != nil {
+			if !c.level {
+				return nil
+			}
+			on.heardOf(c)
 		}
 	case "notifications/elicitation/complete", "notifications/tasks/status":
 		if c != nil && c.alone {

@@ -293,6 +293,51 @@ func TestSilenceIsBoundedNotTheCall(t *testing.T) {
 	}
 }
 
+// What the edge drops, and what belongs to no call, leaves a backend as silent as it was.
+func TestDroppedMessagesAreSilence(t *testing.T) {
+	t.Parallel()
+	for _, era := range []edgetest.Era{edgetest.Legacy, edgetest.Modern, edgetest.SSE} {
+		for _, said := range []string{
+			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"nobody's","progress":%d}}`,
+			`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":%d}}`,
+			`{"jsonrpc":"2.0","method":"notifications/unheard-of","params":{"n":%d}}`,
+			`{"jsonrpc":"2.0","id":%d,"method":"unheard/of"}`,
+			`[{"jsonrpc":"2.0","method":"notifications/unheard-of","params":{"n":%d}}]`,
+			`{"jsonrpc":"2.0","method":"notifications/message","params":%d}`,
+		} {
+			t.Run(era.String(), func(t *testing.T) {
+				t.Parallel()
+				back := edgetest.NewServer(t, era)
+				e := edgetest.Start(t, edgetest.Manifest(back, edgetest.Timeout(time.Second)), edgetest.Settings(func(s *serve.Settings) { s.CallCap = edgetest.Patience }))
+				gone := make(chan struct{})
+				back.Always("tools/call", func(c *edgetest.Call) {
+					tick := time.NewTicker(100 * time.Millisecond)
+					defer tick.Stop()
+					for i := 0; ; i++ {
+						select {
+						case <-tick.C:
+							c.Event(fmt.Sprintf(said, i))
+						case <-c.Gone():
+							return
+						case <-gone:
+							return
+						}
+					}
+				})
+				defer close(gone)
+				began := time.Now()
+				r := e.NewClient().Modern("1", "tools/call", edgetest.CallParams("echo", "{}"), `"progressToken":1`)
+				if m := edgetest.Parse(t, r.Answer()); m.Error == nil || m.Error.Code != 504 {
+					t.Errorf("%s: %+v", said, m)
+				}
+				if d := time.Since(began); d > edgetest.Patience/2 {
+					t.Errorf("%s: the call took %s", said, d)
+				}
+			})
+		}
+	}
+}
+
 // --call-cap bounds the call whatever the backend says.
 func TestCallCap(t *testing.T) {
 	t.Parallel()

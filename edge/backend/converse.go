@@ -391,7 +391,6 @@ func (r *reply) events(ctx context.Context, id []byte, m *mcp.Message, before fu
 		err = understand(m, e.Data)
 		switch {
 		case errors.Is(err, mcp.ErrBatch):
-			r.wait()
 			if at := r.ask.place; at != nil && !at.news(&e) {
 				continue
 			}
@@ -405,8 +404,7 @@ func (r *reply) events(ctx context.Context, id []byte, m *mcp.Message, before fu
 				return nil
 			}
 		case err != nil && mcp.Tells(e.Data):
-			r.peer.missed(err)
-			r.wait() // the answer is still to come
+			r.peer.missed(err) // the answer is still to come
 			if answer := answerUnread(e.Data, err); answer != nil {
 				before(answer, r)
 			}
@@ -414,7 +412,6 @@ func (r *reply) events(ctx context.Context, id []byte, m *mcp.Message, before fu
 			r.close()
 			return nonsense(err)
 		case m.Kind == mcp.Request || m.Kind == mcp.Notification:
-			r.wait()
 			if at := r.ask.place; at != nil && !at.news(&e) {
 				continue
 			}

@@ -65,7 +65,7 @@ func (b *Backend) modernCall(ctx context.Context, x *edge.Exchange, m *mcp.Messa
 		o.silence, o.until = 0, time.Time{} // a stream that lasts as long as the client wants it
 	}
 	answer := x.Answer()
-	status, err := b.peer.converse(ctx, &o, id, &answer.Message, func(n *mcp.Message, _ *reply) {
+	status, err := b.peer.converse(ctx, &o, id, &answer.Message, func(n *mcp.Message, r *reply) {
 		if n.Kind == mcp.Failure {
 			return // no question of a server of this era is answered
 		}
@@ -75,6 +75,9 @@ func (b *Backend) modernCall(ctx context.Context, x *edge.Exchange, m *mcp.Messa
 		}
 		if !wanted(m, n, token) {
 			return
+		}
+		if r != nil && (n.Method == "notifications/progress" || n.Method == "notifications/message") {
+			r.wait() // what is dropped, or of no call, does not bound the silence
 		}
 		_ = x.Client.Send(asAsked(m, n, id))
 	})
