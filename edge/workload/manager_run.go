@@ -281,7 +281,7 @@ func (k *Keeper) ports() map[int]string {
 		w.mu.Unlock()
 	}
 	for _, name := range k.others() {
-		if abandoned(filepath.Join(k.Paths.Workloads(), name)) {
+		if Abandoned(filepath.Join(k.Paths.Workloads(), name)) {
 			continue
 		}
 		if text, err := readOwn(filepath.Join(k.Paths.Workloads(), name, "manifest.yaml"), MaxManifest); err == nil {
@@ -295,9 +295,9 @@ func (k *Keeper) ports() map[int]string {
 	return used
 }
 
-// abandoned reports whether a directory is that of a workload which ran in the foreground of a
+// Abandoned reports whether a directory is that of a workload which ran in the foreground of a
 // process that is gone.
-func abandoned(path string) bool {
+func Abandoned(path string) bool {
 	if !readRecord(path).Foreground {
 		return false
 	}

@@ -55,20 +55,23 @@ func Lookup(environ []string, name string) (value string, ok bool) {
 	return value, ok
 }
 
-// UntilSignal is a context of a command that ends when the user interrupts it, or SIGTERM
-// comes; a second signal ends the process.
+// UntilSignal is a context of a command that ends when the user interrupts it, SIGTERM comes, or
+// its terminal closes, unless that is ignored (nohup); a second signal ends the process.
 func UntilSignal(cmd *cobra.Command) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithCancelCause(cmd.Context())
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	go func() {
 		defer signal.Stop(signals)
 		select {
 		case s := <-signals:
-			if s == syscall.SIGTERM {
-				end(errTerminated)
-			} else {
+			if s == os.Interrupt {
 				end(ErrInterrupted)
+			} else {
+				end(errTerminated)
 			}
 		case <-ctx.Done():
 		}

@@ -32,7 +32,7 @@ const (
 // ErrInterrupted is the error of a command that the user interrupted.
 var ErrInterrupted = errors.New("interrupted")
 
-// errTerminated is the error of one that SIGTERM ended.
+// errTerminated is the error of one that SIGTERM or SIGHUP ended.
 var errTerminated = fmt.Errorf("%w by SIGTERM", ErrInterrupted)
 
 // UsageError is a mistake in the command line.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -38,7 +39,8 @@ type Commands struct {
 	Follow func(ctx context.Context, cmd *cobra.Command, m workload.Manager, about []string)
 }
 
-// Kept are the names of the workloads that are kept, by a look at their directories.
+// Kept are the names of the workloads that are kept, by a look at their directories. What a
+// process in the foreground left behind when it was killed is kept by nobody.
 func (a *Commands) Kept() ([]string, error) {
 	paths, err := a.Paths()
 	if err != nil {
@@ -50,7 +52,7 @@ func (a *Commands) Kept() ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		if e.IsDir() && workload.IsName(e.Name()) {
+		if e.IsDir() && workload.IsName(e.Name()) && !workload.Abandoned(filepath.Join(paths.Workloads(), e.Name())) {
 			names = append(names, e.Name())
 		}
 	}
