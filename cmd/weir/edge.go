@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"os/signal"
 	"slices"
 	"strings"
 	"sync"
@@ -24,6 +26,19 @@ import (
 // or the demo when there is neither, until a signal ends it.
 func (a *app) serve(ctx context.Context, s serve.Settings, config []string, backends []source.PlainBackend, pprof bool) error {
 	log := newLog(a.err, s)
+
+	// Signals count from the first moment on: none ends a process that begins otherwise than
+	// one that serves.
+	incoming, forget := signals()
+	defer forget()
+	ending, stop := draining(ctx, log, s.DrainTimeout, incoming, a.exit)
+	defer stop()
+	hangups, rotated := make(chan os.Signal, 1), make(chan os.Signal, 1)
+	notifyReopen(rotated)
+	if len(config) > 0 {
+		notifyHangup(hangups)
+		defer signal.Stop(hangups)
+	}
 
 	// 1. What to serve.
 	var opened *source.Result
@@ -90,19 +105,19 @@ func (a *app) serve(ctx context.Context, s serve.Settings, config []string, back
 	}
 
 	// 3. Until a signal.
-	incoming, forget := signals()
-	defer forget()
-	ctx, stop := draining(ctx, log, s.DrainTimeout, incoming, a.exit)
-	defer stop()
-	defer reopening(running.ReopenLogs)()
+	defer reopening(rotated, running.ReopenLogs)()
 	if len(config) > 0 {
-		unwatch, err := watch(log, slices.Concat(config, s.WebhookConfig), func() []string { return *modules.Load() }, func() { _ = running.ReloadNow() }) // it logs its error and keeps it
+		unwatch, err := watch(log, hangups, slices.Concat(config, s.WebhookConfig), func() []string { return *modules.Load() }, func() { _ = running.ReloadNow() }) // it logs its error and keeps it
 		if err != nil {
 			return err
 		}
 		defer unwatch()
 	}
-	if err := running.Serve(ctx); err != nil {
+	if ending.Err() != nil { // before it served: one that it was to take the place of goes on
+		log.Info("ended")
+		return nil
+	}
+	if err := running.Serve(ending); err != nil {
 		return fmt.Errorf("the edge ended: %w", err)
 	}
 	log.Info("ended")

@@ -24,9 +24,9 @@ const settled = 200 * time.Millisecond
 const lookEvery = time.Second
 
 // watch calls changed after the configuration has changed, files, folders and what is behind
-// links, and at SIGHUP, and asks for them again after that. modules are further files, which the
+// links, and at each of hangups, and asks for them again after that. modules are further files, which the
 // configuration names. The caller must call stop, which waits for its goroutine to end.
-func watch(log *slog.Logger, config []string, modules func() []string, changed func()) (stop func(), err error) {
+func watch(log *slog.Logger, hangups <-chan os.Signal, config []string, modules func() []string, changed func()) (stop func(), err error) {
 	files, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, fmt.Errorf("watch %s: %w", config[0], err)
@@ -57,13 +57,10 @@ func watch(log *slog.Logger, config []string, modules func() []string, changed f
 		look()
 	}
 	look()
-	hangups := make(chan os.Signal, 1)
-	notifyHangup(hangups)
 	end := make(chan struct{})
 	var work sync.WaitGroup
 	work.Go(func() {
 		defer files.Close()
-		defer signal.Stop(hangups)
 		tick := time.NewTicker(lookEvery)
 		defer tick.Stop()
 		rest := time.NewTimer(time.Hour)
@@ -114,11 +111,9 @@ func watch(log *slog.Logger, config []string, modules func() []string, changed f
 	}, nil
 }
 
-// reopening calls reopen at each SIGUSR1, the signal that a log was rotated.
-// The caller must call stop, which waits for its goroutine to end.
-func reopening(reopen func()) (stop func()) {
-	signals := make(chan os.Signal, 1)
-	notifyReopen(signals)
+// reopening calls reopen at each of signals, which say that a log was rotated (notifyReopen).
+// The caller must call stop, which ends them and waits for its goroutine to end.
+func reopening(signals chan os.Signal, reopen func()) (stop func()) {
 	var work sync.WaitGroup
 	work.Go(func() {
 		for range signals {

@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,7 +21,9 @@ import (
 // SIGUSR1 has the logs opened anew, as often as it comes, until it is stopped.
 func TestReopening(t *testing.T) {
 	reopened := make(chan struct{}, 1)
-	stop := reopening(func() { reopened <- struct{}{} })
+	signals := make(chan os.Signal, 1)
+	notifyReopen(signals)
+	stop := reopening(signals, func() { reopened <- struct{}{} })
 	for range 2 {
 		if err := syscall.Kill(syscall.Getpid(), syscall.SIGUSR1); err != nil {
 			t.Fatal(err)
@@ -32,6 +35,38 @@ func TestReopening(t *testing.T) {
 		}
 	}
 	stop()
+}
+
+// A signal that comes before the edge serves ends the process no otherwise than later: here it
+// waits for the sockets of another one.
+func TestSignalsDuringTheStart(t *testing.T) {
+	dir, err := os.MkdirTemp("", "weir") // the path of a socket is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	config, path := filepath.Join(dir, "weir.yaml"), filepath.Join(dir, "socket")
+	if err := os.WriteFile(config, []byte(edgetest.Manifest(edgetest.NewServer(t, edgetest.Legacy))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer before.Close()
+	p := run(t, "serve", "--listen", "127.0.0.1:0", "--admin-listen", "", "--hand-over", path, "-c", config)
+	asks, err := before.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.signal(syscall.SIGHUP)
+	p.signal(syscall.SIGUSR1)
+	p.signal(syscall.SIGTERM)
+	p.until("draining")
+	asks.Close()
+	if code := p.end(); code != exitFault || !strings.Contains(strings.Join(p.said, " "), "--hand-over: ") {
+		t.Errorf("exit code %d: %q", code, p.said)
+	}
 }
 
 // A log beside manifests is none of them, also while it is written to.
@@ -62,7 +97,7 @@ func TestWatchOfALink(t *testing.T) {
 		t.Fatal(err)
 	}
 	changed := make(chan struct{}, 100)
-	stop, err := watch(slog.New(slog.DiscardHandler), []string{link}, func() []string { return nil }, func() { changed <- struct{}{} })
+	stop, err := watch(slog.New(slog.DiscardHandler), nil, []string{link}, func() []string { return nil }, func() { changed <- struct{}{} })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +151,7 @@ func (w tree) turn(link, to string) {
 func (w tree) watched(config string) (reloads <-chan bool) {
 	w.Helper()
 	read := make(chan bool, 100)
-	stop, err := watch(slog.New(slog.DiscardHandler), []string{w.at(config)}, func() []string { return nil }, func() {
+	stop, err := watch(slog.New(slog.DiscardHandler), nil, []string{w.at(config)}, func() []string { return nil }, func() {
 		_, err := os.Stat(w.at("d/w.yaml"))
 		read <- err == nil
 	})
