@@ -22,6 +22,7 @@ const (
 	maxSchemaDepth   = 10
 	maxOutputDepth   = 10
 	maxCompositeName = 128
+	maxStepID        = 128
 )
 
 // Validate returns everything that is wrong with the object alone.
@@ -125,6 +126,7 @@ func (w *workflow) steps(p *field.Path) {
 		s, p := &w.tool.Steps[i], p.Index(i)
 		if s.ID != "" {
 			w.matches(p.Child("id"), s.ID, stepIDPattern, "must be letters, digits, _ and -")
+			w.atMost(p.Child("id"), s.ID, maxStepID)
 			if w.ids[s.ID] != i {
 				w.add(field.Duplicate(p.Child("id"), s.ID))
 			}

@@ -37,6 +37,7 @@ func TestCompositeTool(t *testing.T) {
 		{"parameters that are a list", "spec.script", at{"spec.parameters": arr{}}, []string{"spec.parameters"}},
 		{"parameters of another type", "spec.script", at{"spec.parameters": obj{"type": "array", "properties": arr{}, "required": arr{1}}}, []string{"spec.parameters.properties", "spec.parameters.required", "spec.parameters.type"}},
 		steps("ids", []string{"spec.steps[1].id", "spec.steps[2].id", "spec.steps[3].id"}, step(nil), step(nil), step(obj{"id": ""}), step(obj{"id": "a b"})),
+		steps("ids of a length", []string{"spec.steps[1].id"}, step(obj{"id": strings.Repeat("a", 128)}), step(obj{"id": strings.Repeat("b", 129)})),
 		steps("a dependency on nothing", []string{"spec.steps[0].dependsOn[0]"}, step(obj{"dependsOn": arr{"b"}})),
 		steps("a dependency twice", []string{"spec.steps[1].dependsOn[1]"}, step(nil), step(obj{"id": "b", "dependsOn": arr{"a", "a"}})),
 		steps("a dependency on itself", []string{"spec.steps[0].dependsOn[0]"}, step(obj{"dependsOn": arr{"a"}})),
