@@ -72,9 +72,9 @@ func outputSchema(properties map[string]v1beta1.OutputProperty, whole bool) []by
 // annotations are what the steps do together, and what the composite tool says of itself
 // where that is not laxer. A step whose tool says nothing may do anything.
 func (w *Workflow) annotations(find func(name string) (*Tool, bool)) (out v1beta1.ToolAnnotations, overruled []string) {
-	readOnly, destructive, open := true, false, false
+	readOnly, destructive, open, idempotent := true, false, false, true
 	if w.unnamed || w.tool.Script != "" && len(w.tools) == 0 {
-		readOnly, destructive, open = false, true, true // the text does not say which tools it calls
+		readOnly, destructive, open, idempotent = false, true, true, false // the text does not say which tools it calls
 	}
 	for _, t := range w.tools {
 		var h Hints
@@ -83,6 +83,7 @@ func (w *Workflow) annotations(find func(name string) (*Tool, bool)) (out v1beta
 		}
 		reads := is(h.ReadOnly, false)
 		readOnly = readOnly && reads
+		idempotent = idempotent && (reads || is(h.Idempotent, false))
 		destructive = destructive || is(h.Destructive, !reads)
 		open = open || is(h.OpenWorld, true)
 	}
@@ -92,6 +93,9 @@ func (w *Workflow) annotations(find func(name string) (*Tool, bool)) (out v1beta
 		return out, nil
 	}
 	out.Title, out.IdempotentHint = given.Title, given.IdempotentHint
+	if is(given.IdempotentHint, false) && !idempotent {
+		out.IdempotentHint, overruled = &idempotent, append(overruled, "idempotentHint")
+	}
 	for _, one := range []struct {
 		name   string
 		given  *bool

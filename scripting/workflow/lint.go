@@ -31,7 +31,7 @@ func (w *Workflow) Lint(find func(name string) (*Tool, bool)) (out []ParseFault)
 	for i, s := range w.tool.Steps {
 		path := fmt.Sprintf("steps[%d]", i)
 		last := w.tool.Output == nil && i == len(w.tool.Steps)-1
-		used := slices.ContainsFunc(w.reads, func(r stepRead) bool { return r.step == s.ID }) ||
+		used := w.whole || slices.ContainsFunc(w.reads, func(r stepRead) bool { return r.step == s.ID }) ||
 			slices.ContainsFunc(w.tool.Steps, func(o v1beta1.WorkflowStep) bool { return slices.Contains(o.DependsOn, s.ID) })
 		if !last && !used {
 			note(path, "nothing reads step %s, and no step depends on it", s.ID)

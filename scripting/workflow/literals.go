@@ -83,7 +83,7 @@ func (p *parser) literal(where string, call *syntax.CallExpr, i int, name string
 		p.wrong(where, "%smust be a template: %s", at, err)
 		return
 	}
-	t.declared = p.w.parameters.properties()
+	t.declared = p.w.parameters.declared()
 	p.w.templates[s] = t
 	for _, r := range t.reads {
 		if r.at(0) == "params" {

@@ -53,8 +53,8 @@ func TestRules(t *testing.T) {
 		{"defaults of an elicitation", "steps: [{id: a, type: elicitation, message: m, defaultResults: [1]}]", "steps[0].defaultResults: must be an object"},
 		{"defaults of a forEach", "steps: [{id: a, type: forEach, collection: \"[]\", step: {tool: w.t}, defaultResults: 3}]", "steps[0].defaultResults: must be an object"},
 		{"X20 parameters that are no schema", "parameters: {type: object, properties: {x: {type: 7}}}\nsteps: [{id: a, tool: w.t}]", "parameters: is no JSON Schema: /properties/x/type"},
-		{"X20 a reference out of the document", "parameters: {type: object, properties: {x: {$ref: \"https://example.org/x.json\"}}}\nsteps: [{id: a, tool: w.t}]", "parameters: a $ref leads out of the document"},
-		{"X20 a reference to a file", "parameters: {type: object, properties: {x: {$ref: \"file:///etc/passwd\"}}}\nsteps: [{id: a, tool: w.t}]", "parameters: a $ref leads out of the document"},
+		{"X20 a reference out of the document", "parameters: {type: object, properties: {x: {$ref: \"https://example.org/x.json\"}}}\nsteps: [{id: a, tool: w.t}]", "parameters: a $ref or $schema leads out of the document"},
+		{"X20 a reference to a file", "parameters: {type: object, properties: {x: {$ref: \"file:///etc/passwd\"}}}\nsteps: [{id: a, tool: w.t}]", "parameters: a $ref or $schema leads out of the document"},
 		{"X20 a pattern that is none", "parameters: {type: object, properties: {x: {type: string, pattern: \"(\"}}}\nsteps: [{id: a, tool: w.t}]", "parameters: is no JSON Schema"},
 		{"a number that no JSON has", "parameters: {type: object, properties: {x: {type: number, minimum: 1e400}}}\nsteps: [{id: a, tool: w.t}]", "parameters: "},
 		{"a question that is no schema", "steps: [{id: a, type: elicitation, message: m, schema: {type: object, properties: {x: {type: nothing}}}}]", "steps[0].schema: is no JSON Schema"},
@@ -75,7 +75,7 @@ func TestRules(t *testing.T) {
 		{"a question with conditions", "steps: [{id: a, type: elicitation, message: m, schema: {type: object, properties: {x: {type: string}}, if: {required: [x]}, then: false}}]", "steps[0].schema: if is not available: the object must be flat"},
 		{"a question that excludes", "steps: [{id: a, type: elicitation, message: m, schema: {type: object, properties: {x: {type: string}}, not: {required: [x]}}}]", "steps[0].schema: not is not available: the object must be flat"},
 		{"a question that nobody can answer", "steps: [{id: a, type: elicitation, message: m, schema: {type: object, properties: {x: {type: string}}, required: [x, y]}}]", `steps[0].schema: required[1]: there is no property y, so that no answer could fit`},
-		{"a question with a reference", "steps: [{id: a, type: elicitation, message: m, schema: {type: object, properties: {x: {type: string, $ref: \"http://x/y\"}}}}]", "steps[0].schema: a $ref leads out of the document"},
+		{"a question with a reference", "steps: [{id: a, type: elicitation, message: m, schema: {type: object, properties: {x: {type: string, $ref: \"http://x/y\"}}}}]", "steps[0].schema: a $ref or $schema leads out of the document"},
 		{"a step longer than its workflow", "timeout: 1m\nsteps: [{id: a, tool: w.t, timeout: 2m}]", "steps[0].timeout: must not be longer than that of the workflow, 1m0s"},
 		{"an item longer than its step", "steps: [{id: a, type: forEach, timeout: 1m, collection: \"[]\", step: {tool: w.t, timeout: 2m}}]", "steps[0].step.timeout: must not be longer than that of its step, 1m0s"},
 		{"a number that does not fit", "steps: [{id: a, tool: w.t, arguments: {x: 1}, defaultResults: {x: " + strings.Repeat("[", 101) + strings.Repeat("]", 101) + "}}]", "steps[0].defaultResults: deeper than 100"},
@@ -176,6 +176,8 @@ func TestAnnotations(t *testing.T) {
 		"w.read":  {Hints: workflow.Hints{ReadOnly: &yes, OpenWorld: &no}},
 		"w.write": {Hints: workflow.Hints{ReadOnly: &no, Destructive: &no, OpenWorld: &no}},
 		"w.none":  {},
+		"w.again": {Hints: workflow.Hints{Idempotent: &yes, OpenWorld: &no}},
+		"w.once":  {Hints: workflow.Hints{Idempotent: &no, OpenWorld: &no}},
 	}
 	find := func(name string) (*workflow.Tool, bool) { t, ok := tools[name]; return t, ok }
 	for _, c := range []struct{ steps, annotations, want, overruled string }{
@@ -184,7 +186,10 @@ func TestAnnotations(t *testing.T) {
 		{"w.read w.none", "", `{"readOnlyHint":false,"destructiveHint":true,"openWorldHint":true}`, ""},
 		{"w.read w.gone", "", `{"readOnlyHint":false,"destructiveHint":true,"openWorldHint":true}`, ""},
 		{"w.read", "readOnlyHint: false, destructiveHint: true, openWorldHint: true, title: T", `{"title":"T","readOnlyHint":false,"destructiveHint":true,"openWorldHint":true}`, ""},
-		{"w.none", "readOnlyHint: true, destructiveHint: false, openWorldHint: false, idempotentHint: true", `{"readOnlyHint":false,"destructiveHint":true,"idempotentHint":true,"openWorldHint":true}`, "readOnlyHint destructiveHint openWorldHint"},
+		{"w.none", "readOnlyHint: true, destructiveHint: false, openWorldHint: false, idempotentHint: true", `{"readOnlyHint":false,"destructiveHint":true,"idempotentHint":false,"openWorldHint":true}`, "idempotentHint readOnlyHint destructiveHint openWorldHint"},
+		{"w.read w.again", "idempotentHint: true", `{"readOnlyHint":false,"destructiveHint":true,"idempotentHint":true,"openWorldHint":false}`, ""},
+		{"w.again w.once", "idempotentHint: true", `{"readOnlyHint":false,"destructiveHint":true,"idempotentHint":false,"openWorldHint":false}`, "idempotentHint"},
+		{"w.again", "idempotentHint: false", `{"readOnlyHint":false,"destructiveHint":true,"idempotentHint":false,"openWorldHint":false}`, ""},
 	} {
 		text := "annotations: {" + c.annotations + "}\nsteps:\n"
 		for i, tool := range strings.Fields(c.steps) {
@@ -293,6 +298,10 @@ steps:
 	if strings.Join(lines, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))
 	}
+	whole := composite(t, "steps: [{id: a, tool: w.t}, {id: b, tool: w.t}]\noutput: {properties: {all: {type: string, value: '{{json .steps}}'}}}")
+	if found := parse(t, whole).Lint(nil); len(found) != 0 {
+		t.Errorf("the output reads all steps: %v", found)
+	}
 	if quiet := w.Lint(nil); len(quiet) != 4 {
 		t.Errorf("without tools: %v", quiet)
 	}
@@ -344,6 +353,16 @@ steps[1].onError: a question is asked once: retry is abort
 steps[2].onError.retryDelay: not less than the time that the step has, 1s: there is no other attempt`
 	if got := strings.Join(lines, "\n"); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestLintReferences: a parameter that stands where the schema refers to is declared.
+func TestLintReferences(t *testing.T) {
+	found := parse(t, composite(t, `
+parameters: {type: object, $ref: "#/$defs/a", $defs: {a: {$ref: "#/$defs/b", properties: {x: {type: string}}}, b: {type: object, properties: {y: {type: string}}}}}
+steps: [{id: a, tool: w.t, arguments: {x: "{{.params.x}}{{.params.y}}{{.params.z}}"}}]`)).Lint(nil)
+	if len(found) != 1 || found[0].Error() != "steps[0].arguments[x]: reads parameter z, which is not declared: a call without it fails" {
+		t.Errorf("%v", found)
 	}
 }
 

@@ -29,7 +29,7 @@ type closed struct{}
 
 func (closed) Load(url string) (any, error) { return nil, errOutside }
 
-var errOutside = errors.New("a $ref leads out of the document")
+var errOutside = errors.New("a $ref or $schema leads out of the document")
 
 // compileSchema compiles the JSON text of a schema.
 func compileSchema(text []byte) (*schema, error) {
@@ -139,6 +139,20 @@ func (s *schema) properties() map[string]any {
 	return p
 }
 
+// declared are the properties by their names, also those of what the schema refers to.
+func (s *schema) declared() map[string]any {
+	all := map[string]any{}
+	if s == nil {
+		return all
+	}
+	for n, of := 0, s.compiled; of != nil && n <= maxReferences; n, of = n+1, of.Ref {
+		for name, p := range of.Properties {
+			all[name] = p
+		}
+	}
+	return all
+}
+
 // allows reports whether a value may have a property that is not declared by its name.
 func (s *schema) allows(name string) bool {
 	if s == nil || s.document["additionalProperties"] != false {
@@ -164,7 +178,7 @@ func (s *schema) contradiction() error {
 		return nil
 	}
 	for i, name := range s.compiled.Required {
-		if _, declared := s.properties()[name]; !declared && !s.allows(name) {
+		if _, declared := s.declared()[name]; !declared && !s.allows(name) {
 			return fmt.Errorf("required[%d]: there is no property %s, so that no arguments could fit", i, short(name))
 		}
 	}

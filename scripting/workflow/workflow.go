@@ -62,6 +62,7 @@ type Workflow struct {
 	timeout    time.Duration
 	output     *outputSpec // of a script with output; a workflow of steps has it in its program
 	tools      []StepTool
+	whole      bool         // the output reads .steps as a whole
 	unnamed    bool         // a script may call tools that its text does not name in call_step()
 	steps      int          // that the text names
 	reads      []stepRead   // of steps, for Lint
@@ -200,9 +201,10 @@ func (p *parser) template(path, s, by, inside string) (reads []string) {
 	if err != nil {
 		return nil // the model's rules say so
 	}
-	t.declared = p.w.parameters.properties()
+	t.declared = p.w.parameters.declared()
 	p.w.templates[s] = t
 	p.all[by] = p.all[by] || t.all
+	p.w.whole = p.w.whole || by == "" && t.all
 	for _, r := range t.reads {
 		if step := p.read(path, r, by, inside); step != "" {
 			reads = append(reads, step)
@@ -257,7 +259,7 @@ func (p *parser) readParameter(path, name string) {
 	if name == "" || s == nil && p.w.tool.Parameters != "" {
 		return
 	}
-	_, declared := s.properties()[name]
+	_, declared := s.declared()[name]
 	switch {
 	case declared:
 	case s.allows(name):
