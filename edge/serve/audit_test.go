@@ -197,6 +197,9 @@ func TestK18(t *testing.T) {
 	send(want{status: 405, typ: "http_request", outcome: "failure", said: "method_not_allowed"}, "PUT", "/mcp", "", with(ada)...)
 	send(want{status: 403, typ: "http_request", outcome: "denied", said: "forbidden", user: "anonymous"}, "GET", "/mcp", "", "Origin", "https://evil.example")
 	send(want{status: 404, typ: "http_request", outcome: "failure", said: "not_found", user: "anonymous"}, "POST", "/servers/other/mcp", text, with(ada)...)
+	for _, path := range []string{"/", "/nope", "/mcp/"} {
+		send(want{status: 404, typ: "http_request", outcome: "failure", said: "not_found", user: "anonymous"}, "POST", path, text, with(ada)...)
+	}
 
 	// 4. All of it is counted, and written down when the edge has ended.
 	metrics := string(f.client.Do("GET", "/metrics", "").Body)

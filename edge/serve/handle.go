@@ -73,7 +73,6 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 			return
 		}
 	} else if door != "" || bytes.HasPrefix(path, []byte("/servers/")) {
-		e.knocked(&req, edge.Errorf(edge.NoServer, "door", "there is no such server"))
 		if nothing = "not found: there is no server at this path\n"; len(at.servers) > 1 {
 			nothing = "not found: each of several servers is at /servers/NAME/mcp, and --default-server names the one at /mcp\n"
 		}
@@ -92,6 +91,7 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 			at.mounts.Serve(req.ctx, req.conn, one)
 			return
 		}
+		e.knocked(&req, edge.Errorf(edge.NoServer, "door", "there is no such server"))
 		door.Plain(ctx, 404, nothing)
 	}
 }
