@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -107,7 +108,11 @@ func (c *client) send(ctx context.Context, path string, in any, most int64) ([]b
 		method = http.MethodPost
 		header.Set("Content-Type", "application/json")
 	}
-	status, answered, body, err := c.fetch(ctx, method, c.Address+path, header, body, most)
+	to, err := url.Parse(c.Address) // which may have a query
+	if err != nil {
+		return nil, said("%s %s: the address is no URL", method, path)
+	}
+	status, answered, body, err := c.fetch(ctx, method, to.JoinPath(path).String(), header, body, most)
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return nil, &failure{what: method + " " + path + ": no answer in time"}

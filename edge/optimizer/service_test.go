@@ -28,12 +28,14 @@ type fakeService struct {
 	delay  chan struct{} // an answer waits for it; nil for none
 	infos  atomic.Int64
 	header http.Header
+	url    string // of the last request
 }
 
 func (f *fakeService) fetch(ctx context.Context, method, url string, header http.Header, body []byte, most int64) (int, http.Header, []byte, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.header = header
+	f.header, f.url = header, url
+	url, _, _ = strings.Cut(url, "?")
 	if strings.HasSuffix(url, "/info") {
 		f.infos.Add(1)
 		if f.fails != nil {
@@ -141,6 +143,7 @@ func TestVectorsOfTools(t *testing.T) {
 		t.Run(string(provider), func(t *testing.T) {
 			f := &fakeService{model: "m", size: 16}
 			s := serviceOf(t, f, func(o *ServiceOptions) {
+				o.Address = "http://embed.test/base?version=2"
 				o.Provider, o.Model, o.Key = provider, "mine", "planted-key"
 				o.Headers = map[string]string{"X-Org": "blue"}
 			})
@@ -151,8 +154,11 @@ func TestVectorsOfTools(t *testing.T) {
 				t.Errorf("%d texts were embedded for 100 tools", texts)
 			}
 			f.mu.Lock()
-			key, org := f.header.Get("Authorization"), f.header.Get("X-Org")
+			key, org, asked := f.header.Get("Authorization"), f.header.Get("X-Org"), f.url
 			f.mu.Unlock()
+			if !strings.HasPrefix(asked, "http://embed.test/base/") || !strings.HasSuffix(asked, "?version=2") {
+				t.Errorf("the service was asked at %s", asked)
+			}
 			if want := map[v1beta1.EmbeddingProvider]string{v1beta1.EmbeddingCompat: "Bearer planted-key"}[provider]; key != want || org != "blue" {
 				t.Errorf("Authorization %q, want %q; X-Org %q", key, want, org)
 			}
