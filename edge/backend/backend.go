@@ -175,7 +175,7 @@ func Open(c Config) (*Backend, error) {
 	b.numbers.Store(startOfNumbers())
 	b.beside, b.farewells = newErrands(b, b.most()), newErrands(b, b.most())
 	watch := c.Health
-	watch.Log, watch.Breaker = c.Log, c.Breaker
+	watch.Log, watch.Breaker, watch.Bare = c.Log, c.Breaker, c.Credential == nil || c.Credential.Attach == nil
 	watched := make(chan struct{})
 	watch.Probe = func(ctx context.Context) error {
 		<-watched // the first probe may come before there is a monitor to tell

@@ -21,10 +21,11 @@
 //     that interval and threshold promise.
 //   - as the trial of an open breaker, as soon as one may be made. An open
 //     breaker lets no other probe through.
-//   - not at all, once a backend without outgoing authentication has refused as
-//     many checks in a row with 401 or 403 as the threshold names: asking again
-//     could only lock an account. Monitor.Again is called when the configuration
-//     or the credential has changed.
+//   - not at all, once a backend has refused as many checks in a row with 401 or
+//     403 as the threshold names: to send the same credential again could only lock
+//     an account. Monitor.Again is called when the configuration or the credential
+//     has changed, or a call was let in. Checks without a credential (Config.Bare)
+//     lock nothing, and go on.
 //
 // The status follows the breaker. While calls are refused the backend is
 // unavailable, whatever its last check said. The monitor reports changes at

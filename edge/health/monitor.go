@@ -22,6 +22,7 @@ type Config struct {
 	Interval time.Duration // between checks (healthCheckInterval); 30 s by default
 	Timeout  time.Duration // of one probe (healthCheckTimeout); 10 s by default
 	Rules    Rules
+	Bare     bool     // probes carry no credential: they go on after 401 and 403
 	Breaker  *Breaker // the one that calls to the backend pass; nil for none
 
 	// Changed is called when the status differs from that of its last call
@@ -312,7 +313,7 @@ func (m *Monitor) schedule(r result, f finding) {
 	case f.outcome == Neutral:
 		m.pause = r.ended.Add(firstWait)
 	}
-	m.halted = s.Is() == Unauthenticated && !m.Rules.Credential
+	m.halted = s.Is() == Unauthenticated && !m.Rules.Credential && !m.Bare
 	if r.check || good {
 		m.due = r.ended.Add(m.spread(m.Interval, 0.1))
 	}

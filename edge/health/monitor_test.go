@@ -167,6 +167,14 @@ func TestMonitor(t *testing.T) {
 		w.until(2*time.Hour + 40*time.Second)
 		w.expect("ready/0", "2h0m0s 2h0m30s", "2h0m0s degraded, 2h0m30s ready")
 	})
+	bubble("wants a credential, and nothing can be locked: checks go on, without attempts", t, func(t *testing.T) {
+		w := watch(t, Config{Bare: true}, refuses)
+		w.until(91 * time.Second)
+		w.expect("unauthenticated/4", "500ms 30.5s 1m0.5s 1m30.5s", "1m0.5s unauthenticated")
+		w.now(good)
+		w.until(121 * time.Second)
+		w.expect("degraded/0", "2m0.5s", "2m0.5s degraded")
+	})
 	bubble("wants a credential that the calls have", t, func(t *testing.T) {
 		w := watch(t, Config{Rules: Rules{Credential: true}}, refuses)
 		w.until(91 * time.Second)

@@ -370,6 +370,35 @@ func TestUnauthenticatedBackendComesBack(t *testing.T) {
 	status("ready")
 }
 
+// One that is sent none is asked on after a 401: that it is well again shows without any call,
+// and so does that it has died since.
+func TestRefusedWithoutCredentialIsAskedOn(t *testing.T) {
+	t.Parallel()
+	for _, era := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
+		t.Run(era.String(), func(t *testing.T) {
+			t.Parallel()
+			back := edgetest.NewServer(t, era)
+			e := edgetest.Start(t, strings.Replace(locked(back, ""), "config: {", "config: {operational: {failureHandling: {healthCheckInterval: 1s, unhealthyThreshold: 1}}, ", 1))
+			c := e.NewClient()
+			status := func(want string) {
+				t.Helper()
+				edgetest.Until(t, "the status "+want, func() bool {
+					return strings.Contains(string(c.Do("GET", "/status", "").Body), `"status": "`+want+`"`)
+				})
+			}
+			status("ready")
+			back.Always("*", func(call *edgetest.Call) { call.Text(401, "text/plain", "") })
+			status("unauthenticated")
+			back.Always("*", nil)
+			status("ready")
+			back.Always("*", func(call *edgetest.Call) { call.Text(401, "text/plain", "") })
+			status("unauthenticated")
+			back.Close()
+			status("unavailable")
+		})
+	}
+}
+
 // One that took no credential from the start offers its tools as soon as it
 // takes one, to whoever asks then.
 func TestUnauthenticatedBackendOffersLater(t *testing.T) {
