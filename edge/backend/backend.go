@@ -98,6 +98,7 @@ type Backend struct {
 	intro  atomic.Pointer[Introduction]
 	away   atomic.Pointer[error] // why there is no introduction; nil when nobody has tried
 	asking chan struct{}         // one place: whoever is in it finds the introduction out
+	asker  atomic.Pointer[asker] // who that is; nil for nobody
 
 	mu     sync.Mutex
 	pool   sessions // for clients that have none
@@ -295,6 +296,14 @@ const aWhile = 2 * time.Second
 func (b *Backend) probe(ctx context.Context) error {
 	in := b.intro.Load()
 	if in == nil {
+		// Who has asked for longer than a check may take could wait for an answer that never comes.
+		if at := b.asker.Load(); at != nil && b.Local == nil && time.Since(at.began) > b.monitor.Timeout {
+			_, err := b.meet(ctx, nil)
+			if err == nil {
+				at.end()
+			}
+			return err
+		}
 		_, err := b.Introduced(ctx, nil)
 		return err
 	}
@@ -400,7 +409,25 @@ func (b *Backend) Introduced(ctx context.Context, who *edge.Identity) (*Introduc
 	if in := b.intro.Load(); in != nil {
 		return in, nil
 	}
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	b.asker.Store(&asker{time.Now(), end})
+	defer b.asker.Store(nil)
+	return b.meet(ctx, who)
+}
+
+// asker is who waits for what the backend says of itself.
+type asker struct {
+	began time.Time
+	end   func() // another has been answered
+}
+
+// meet asks the backend what it speaks. What another has been told meanwhile holds, too.
+func (b *Backend) meet(ctx context.Context, who *edge.Identity) (*Introduction, error) {
 	in, err := b.detect(ctx, b.on(who))
+	if other := b.intro.Load(); err != nil && other != nil {
+		return other, nil
+	}
 	if b.wantsUser(err) || err != nil && who != nil && b.Personal() {
 		return nil, err // it says nothing of the backend
 	}
@@ -410,8 +437,9 @@ func (b *Backend) Introduced(ctx context.Context, who *edge.Identity) (*Introduc
 		return nil, err
 	}
 	in.at = time.Now()
-	b.intro.Store(in)
-	b.introduced(in)
+	if b.intro.CompareAndSwap(nil, in) {
+		b.introduced(in)
+	}
 	return in, nil
 }
 
@@ -456,9 +484,18 @@ func (b *Backend) Status() Status {
 	if in := b.intro.Load(); in != nil {
 		s.Era, s.Version = in.Era.String(), in.Version
 	} else if why := b.away.Load(); why != nil {
-		s.Message = (*why).Error() // says more than the health check does
+		s.Message = b.told(*why) // says more than the health check does
 	}
 	return s
+}
+
+// told is what a status says of an introduction that failed. The text of a local server's error
+// has no address of the network.
+func (b *Backend) told(err error) string {
+	if b.Local != nil {
+		return err.Error()
+	}
+	return health.Told(err)
 }
 
 // Collect is edge.Collector.Collect.

@@ -59,6 +59,15 @@ func (f finding) status() Status {
 	return Unavailable
 }
 
+// Told returns what a status says of an error: its own text, but of a connection that failed and
+// of silence no more than a check says, since that text has addresses.
+func Told(err error) string {
+	if f := examine(err); f.category == ConnectionFailed || f.category == TimedOut {
+		return f.message
+	}
+	return err.Error()
+}
+
 // answered is an error that stands for an HTTP answer.
 type answered interface{ HTTPStatus() int }
 

@@ -78,3 +78,20 @@ func TestJudge(t *testing.T) {
 		})
 	}
 }
+
+// A status says no address of a connection that failed or was silent, and all else as it is.
+func TestTold(t *testing.T) {
+	at := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9101}
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{edge.Errorf(edge.Timeout, "call", "%w", &net.OpError{Op: "raw-read", Net: "tcp", Source: at, Addr: at, Err: os.ErrDeadlineExceeded}), "did not answer in time"},
+		{edge.Errorf(edge.Unavailable, "call", "%w", &net.OpError{Op: "dial", Net: "tcp", Addr: at, Err: syscall.ECONNREFUSED}), "cannot be connected to: connection refused"},
+		{edge.Errorf(edge.Unavailable, "discover", "speaks none of the revisions"), "discover: speaks none of the revisions"},
+	} {
+		if got := Told(c.err); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}

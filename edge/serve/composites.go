@@ -10,8 +10,8 @@ import (
 	"github.com/weir-edge/weir/edge/codemode"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/composite"
+	"github.com/weir-edge/weir/edge/health"
 	"github.com/weir-edge/weir/edge/route"
-	"github.com/weir-edge/weir/edge/status"
 	"github.com/weir-edge/weir/filters/audit"
 	"github.com/weir-edge/weir/scripting/workflow"
 )
@@ -66,7 +66,7 @@ func (s *server) stepSpan(ctx context.Context, workflow, step string) (context.C
 }
 
 // ofComposites are the conditions of composite tools, beside the tools that there are now.
-func (s *server) ofComposites() (out []status.Condition) {
+func (s *server) ofComposites() (out []health.Condition) {
 	if len(s.workflows) == 0 || s.Book == nil {
 		return nil
 	}
@@ -76,13 +76,13 @@ func (s *server) ofComposites() (out []status.Condition) {
 	}
 	f := composite.Look(s.workflows, c, func(tool string) bool { _, err := s.Belated(new(edge.Exchange), tool); return err != nil })
 	if len(f.Missing) > 0 && !s.personal { // where it is, what is there depends on the user
-		out = append(out, status.Condition{Type: "StepToolMissing", Status: "True", Reason: "ToolNotFound", Message: strings.Join(f.Missing, "; ")})
+		out = append(out, health.Condition{Type: "StepToolMissing", Status: "True", Reason: "ToolNotFound", Message: strings.Join(f.Missing, "; ")})
 	}
 	if len(f.Taken) > 0 {
-		out = append(out, status.Condition{Type: "CompositeNameTaken", Status: "True", Reason: "NameTaken", Message: strings.Join(f.Taken, "; ")})
+		out = append(out, health.Condition{Type: "CompositeNameTaken", Status: "True", Reason: "NameTaken", Message: strings.Join(f.Taken, "; ")})
 	}
 	if len(f.Lax) > 0 {
-		out = append(out, status.Condition{Type: "AnnotationsTooLax", Status: "True", Reason: "StepsPromiseLess", Message: strings.Join(f.Lax, "; ")})
+		out = append(out, health.Condition{Type: "AnnotationsTooLax", Status: "True", Reason: "StepsPromiseLess", Message: strings.Join(f.Lax, "; ")})
 	}
 	return out
 }

@@ -7,10 +7,10 @@ import (
 	"strings"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/health"
 	"github.com/weir-edge/weir/edge/oauth"
 	"github.com/weir-edge/weir/edge/optimizer"
 	"github.com/weir-edge/weir/edge/route"
-	"github.com/weir-edge/weir/edge/status"
 )
 
 // finding is what finds tools for the clients of a server.
@@ -117,7 +117,7 @@ func (o *opening) embedder(s *server) (*optimizer.Service, func(), error) {
 }
 
 // ofEmbeddings is the condition of the embedding service; nil where there is none to tell of.
-func (s *server) ofEmbeddings() *status.Condition {
+func (s *server) ofEmbeddings() *health.Condition {
 	if s.find == nil || s.find.service == nil {
 		return nil
 	}
@@ -125,5 +125,5 @@ func (s *server) ofEmbeddings() *status.Condition {
 	if why == "" {
 		return nil
 	}
-	return &status.Condition{Type: "EmbeddingsUnavailable", Status: "True", Reason: "ServiceFailed", Message: why}
+	return &health.Condition{Type: "EmbeddingsUnavailable", Status: "True", Reason: "ServiceFailed", Message: why}
 }

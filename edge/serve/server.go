@@ -63,6 +63,7 @@ type server struct {
 	counting  []edge.Collector // its rooms that count for themselves
 	observers
 	reported reported
+	since    since
 	hallway  []filters.Entry
 	chain    edge.Handler   // the hallway, with route at its end
 	store    *session.Store // the store of sessions and buckets; nil for the memory of the process

@@ -1,14 +1,17 @@
 package serve
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/valyala/fasthttp"
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/health"
@@ -80,6 +83,7 @@ func (served *server) status() status.Server {
 		s.Audit = &c
 	}
 	listed := map[string]catalog.BackendStatus{}
+	var conflicts []string
 	if served.Book != nil {
 		for _, one := range served.Book.Status() {
 			listed[one.Backend] = one
@@ -87,6 +91,9 @@ func (served *server) status() status.Server {
 		report := served.Book.Report()
 		for _, f := range report.Findings {
 			s.Withheld = append(s.Withheld, f.String())
+			if f.Reason == catalog.Conflict && f.Thing == edge.Tool {
+				conflicts = append(conflicts, cmp.Or(f.Name, f.Original))
+			}
 		}
 		if report.More > 0 {
 			s.Withheld = append(s.Withheld, fmt.Sprintf("and %d more", report.More))
@@ -121,24 +128,55 @@ func (served *server) status() status.Server {
 	}
 	now := health.Overall(statuses...)
 	s.Phase, s.Message, s.BackendCount = string(now.Phase), now.Message, now.BackendCount
-	for _, c := range now.Conditions {
-		s.Conditions = append(s.Conditions, status.Condition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message})
-	}
 	for _, c := range served.judged {
 		is := "False"
 		if c.True {
 			is = "True"
 		}
-		s.Conditions = append(s.Conditions, status.Condition{Type: c.Type, Status: is, Reason: c.Reason, Message: c.Message})
+		now.Conditions = append(now.Conditions, health.Condition{Type: c.Type, Status: is, Reason: c.Reason, Message: c.Message})
 	}
-	s.Conditions = append(s.Conditions, served.ofComposites()...)
+	now.Conditions = append(now.Conditions, inConflict(conflicts)...)
+	now.Conditions = append(now.Conditions, served.ofComposites()...)
 	if c := served.ofEmbeddings(); c != nil {
-		s.Conditions = append(s.Conditions, *c)
+		now.Conditions = append(now.Conditions, *c)
 		if s.Phase == string(health.PhaseReady) {
 			s.Phase, s.Message = string(health.PhaseDegraded), s.Message+"; tools are found by keywords alone"
 		}
 	}
+	for _, c := range served.since.of(now) {
+		s.Conditions = append(s.Conditions, status.Condition{Type: c.Type, Status: c.Status, LastTransitionTime: moment(c.Since), Reason: c.Reason, Message: c.Message})
+	}
 	return s
+}
+
+// since has the conditions of a server as they were last told, with the times of their changes.
+type since struct {
+	mu   sync.Mutex
+	last []health.Condition
+}
+
+func (s *since) of(now health.Overview) []health.Condition {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = now.From(s.last, time.Now()).Conditions
+	return s.last
+}
+
+// maxInConflict is how many names the condition of tools in conflict tells.
+const maxInConflict = 10
+
+// inConflict is the condition of tools that are withheld since several backends have their names.
+func inConflict(names []string) []health.Condition {
+	slices.Sort(names)
+	names = slices.Compact(names)
+	if len(names) == 0 {
+		return nil
+	}
+	message := "withheld, since several backends have these names: " + strings.Join(names[:min(len(names), maxInConflict)], ", ")
+	if more := len(names) - maxInConflict; more > 0 {
+		message += fmt.Sprintf(" and %d more", more)
+	}
+	return []health.Condition{{Type: "ToolNamesInConflict", Status: "True", Reason: "NameConflict", Message: message}}
 }
 
 // lookedAt returns the servers whose status a client of a door may see. If no server there

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/serve"
@@ -53,6 +54,12 @@ func TestStatusOfObjects(t *testing.T) {
 	has := func(yaml string, want ...status.Condition) {
 		t.Helper()
 		s := statusOf(t, yaml)
+		for i := range s.Conditions {
+			if s.Conditions[i].LastTransitionTime == nil {
+				t.Errorf("%s without a time", s.Conditions[i].Type)
+			}
+			s.Conditions[i].LastTransitionTime = nil
+		}
 		for _, c := range want {
 			if !slices.Contains(s.Conditions, c) {
 				t.Errorf("no %+v among %+v", c, s.Conditions)
@@ -84,4 +91,41 @@ spec: {type: embeddedAuthServer, embeddedAuthServer: %s}
 		status.Condition{Type: "IdentitySynthesized", Status: "False", Reason: "AllUpstreamsHaveUserInfo", Message: "MCPExternalAuthConfig/login"},
 		status.Condition{Type: "AuthzPrimaryUpstreamProviderIgnored", Status: "True", Reason: "PrimaryUpstreamProviderIgnored", Message: "only policies of a VirtualMCPServer read the claims of an upstream"},
 	)
+}
+
+// TestStatusOfConflicts: tools that are withheld since several backends have their names are a
+// condition, which keeps the time at which it began.
+func TestStatusOfConflicts(t *testing.T) {
+	t.Parallel()
+	one, two := edgetest.NewServer(t, edgetest.Modern), edgetest.NewServer(t, edgetest.Modern)
+	names := []string{"own"}
+	for i := range 12 {
+		names = append(names, fmt.Sprintf("same%02d", i))
+	}
+	offers(one, names...)
+	offers(two, names[1:]...)
+	e := edgetest.Start(t, group(map[string]*edgetest.Server{"one": one, "two": two}, "aggregation: {conflictResolution: manual}"))
+	c := e.NewClient()
+	told := func() (found status.Condition) {
+		var s status.Server
+		if err := json.Unmarshal(c.Do("GET", "/status", "").Body, &s); err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range s.Conditions {
+			if one.Type == "ToolNamesInConflict" {
+				found = one
+			}
+		}
+		return found
+	}
+	edgetest.Until(t, "the condition", func() bool { return told().Status == "True" })
+	first := told()
+	if want := "these names: same00, same01, "; !strings.Contains(first.Message, want) || !strings.HasSuffix(first.Message, "same09 and 2 more") || strings.Contains(first.Message, "own") {
+		t.Errorf("%q", first.Message)
+	}
+	began := time.Now()
+	edgetest.Until(t, "a later status", func() bool { return time.Since(began) > 5*time.Millisecond })
+	if again := told(); first.LastTransitionTime == nil || again.LastTransitionTime == nil || !again.LastTransitionTime.Equal(*first.LastTransitionTime) {
+		t.Errorf("%v, then %v", first.LastTransitionTime, again.LastTransitionTime)
+	}
 }

@@ -36,10 +36,11 @@ type Server struct {
 
 // Condition is an entry of status.conditions.
 type Condition struct {
-	Type    string `json:"type"`
-	Status  string `json:"status"`
-	Reason  string `json:"reason"`
-	Message string `json:"message,omitempty"`
+	Type               string     `json:"type"`
+	Status             string     `json:"status"`
+	LastTransitionTime *time.Time `json:"lastTransitionTime"` // when Status last changed
+	Reason             string     `json:"reason"`
+	Message            string     `json:"message,omitempty"`
 }
 
 // Backend is an entry of status.discoveredBackends, with more that the edge
