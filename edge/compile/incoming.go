@@ -59,6 +59,9 @@ func (c *compiler) gate(o *object, at string, spec incoming.Spec) *incoming.Spec
 	if faults, ok := err.(incoming.Faults); ok {
 		for _, f := range faults {
 			path := at
+			if o.Config { // where that field has another case
+				f.What = strings.ReplaceAll(f.What, "insecureAllowHTTP", "insecureAllowHttp")
+			}
 			if near, found := o.field(path, f.Field); found {
 				if o.wrong[near] {
 					continue // said already

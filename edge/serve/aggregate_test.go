@@ -704,27 +704,22 @@ func TestAggregateBackendThatHangs(t *testing.T) {
 // as a check is answered, while who asked at the start still waits.
 func TestBackendThatHangsAtFirstIsUsed(t *testing.T) {
 	t.Parallel()
-	for _, era := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
-		t.Run(era.String(), func(t *testing.T) {
-			t.Parallel()
-			up, hangs := edgetest.NewServer(t, edgetest.Modern), edgetest.NewServer(t, era)
-			offers(up, "echo")
-			offers(hangs, "echo")
-			release := make(chan struct{})
-			t.Cleanup(func() { close(release) })
-			hang := func(c *edgetest.Call) { c.Wait(release) }
-			hangs.Always("server/discover", hang)
-			hangs.Always("initialize", hang)
-			e := edgetest.Start(t, group(map[string]*edgetest.Server{"up": up, "hangs": hangs},
-				"operational: {timeouts: {default: 10m}, failureHandling: {partialFailureMode: best_effort, healthCheckInterval: 2s, healthCheckTimeout: 1s}}"))
-			c := (&front{Edge: e, client: e.NewClient()}).callerOf(t, edgetest.Modern, "")
-			hangs.Await("initialize", 1)
-			hangs.Always("server/discover", nil)
-			hangs.Always("initialize", nil)
-			edgetest.Until(t, "its tools", func() bool { return slices.Contains(listed(t, c), "hangs_echo") })
-			if m := c.request(t, "1", "tools/call", edgetest.CallParams("hangs_echo", "{}")).Message(); m.Error != nil {
-				t.Errorf("%+v", m.Error)
-			}
-		})
+	up, hangs := edgetest.NewServer(t, edgetest.Modern), edgetest.NewServer(t, edgetest.Modern)
+	offers(up, "echo")
+	offers(hangs, "echo")
+	release := make(chan struct{})
+	t.Cleanup(func() { close(release) })
+	var waits atomic.Bool
+	hangs.Always("server/discover", func(c *edgetest.Call) { c.Wait(release) })
+	hangs.Always("initialize", func(c *edgetest.Call) { waits.Store(true); c.Wait(release) })
+	e := edgetest.Start(t, group(map[string]*edgetest.Server{"up": up, "hangs": hangs},
+		"operational: {timeouts: {default: 10m}, failureHandling: {partialFailureMode: best_effort, healthCheckInterval: 2s, healthCheckTimeout: 1s}}"))
+	c := (&front{Edge: e, client: e.NewClient()}).callerOf(t, edgetest.Modern, "")
+	edgetest.Until(t, "an introduction that waits", waits.Load)
+	hangs.Always("server/discover", nil)
+	hangs.Always("initialize", nil)
+	edgetest.Until(t, "its tools", func() bool { return slices.Contains(listed(t, c), "hangs_echo") })
+	if m := c.request(t, "1", "tools/call", edgetest.CallParams("hangs_echo", "{}")).Message(); m.Error != nil {
+		t.Errorf("%+v", m.Error)
 	}
 }
