@@ -80,8 +80,8 @@ const (
 // defaultScopes are those of a server that advertises none.
 func defaultScopes() []string { return []string{"openid", "profile", "email", "offline_access"} }
 
-// Parse judges an authorization server that stands at a path, whose schema holds, without
-// touching the world.
+// Parse judges an authorization server that stands at a path without touching the world. What
+// its schema says is judged elsewhere, and need not hold.
 func Parse(at *field.Path, a *v1beta1.EmbeddedAuthServer, around Around) (*Spec, []Doubt, field.ErrorList) {
 	p := &parser{at: at, a: a, around: around, spec: &Spec{
 		Issuer: a.Issuer, Base: a.AuthorizationEndpointBaseURL, Resources: slices.Clone(around.Resources), Baseline: a.BaselineClientScopes, Withheld: a.DisableUpstreamTokenInjection,
@@ -305,14 +305,16 @@ func (p *parser) lives() {
 
 // kept judges what outlives a restart, and what replicas share.
 func (p *parser) kept() {
-	if s := p.a.Storage; s != nil && s.Type == v1beta1.StorageKVStore {
+	s := p.a.Storage
+	shared := s != nil && s.Type == v1beta1.StorageKVStore
+	if shared && s.KVStore != nil { // that it must be there is said by the schema
 		p.spec.Store = s.KVStore.DeepCopy()
 		if c := p.spec.Store.SentinelConfig; c != nil && c.SentinelService != nil && c.SentinelService.Namespace == "" {
 			c.SentinelService.Namespace = p.around.Namespace
 		}
 	}
 	many := p.around.Replicas > 1
-	if many && p.spec.Store == nil {
+	if many && !shared {
 		p.invalid(p.at.Child("storage", "type"), "memory", "%d replicas share nothing: set it to kvstore", p.around.Replicas)
 	}
 	for _, one := range []struct {

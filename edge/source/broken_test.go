@@ -3,6 +3,7 @@ package source_test
 import (
 	"bytes"
 	"flag"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -68,5 +69,34 @@ func TestBroken(t *testing.T) {
 	}
 	if seen < 20 {
 		t.Errorf("%d broken files, want 20 or more", seen)
+	}
+}
+
+// A panic while a set is judged is an error that shows nothing of what was read.
+func TestPanic(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "weir.yaml")
+	text := "apiVersion: weir.dev/v1beta1\nkind: EdgeFilter\nmetadata: {name: f}\nspec: {type: wasm, source: {path: m.wasm}}\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	logged := slog.Default()
+	t.Cleanup(func() { slog.SetDefault(logged) })
+	var log bytes.Buffer
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	r := source.Open(path, source.Part(true), func(s *source.Set) {
+		s.Modules = func(string) ([]byte, error) { panic("hunter2") }
+	})
+	var said bytes.Buffer
+	if err := r.Render(&said); err != nil {
+		t.Fatal(err)
+	}
+	if r.Plan != nil || r.Err() == nil || len(r.Findings) != 1 || !strings.Contains(said.String(), "weir.yaml: the configuration cannot be judged: this is a defect of weir, please report it") {
+		t.Errorf("plan %v, %s", r.Plan != nil, said.String())
+	}
+	if !strings.Contains(log.String(), "compile.Compile") || strings.Contains(log.String()+said.String(), "hunter2") {
+		t.Errorf("logged: %s", log.String())
+	}
+	if found := r.Missing(t.Context(), nil); len(found) != 0 {
+		t.Error(found)
 	}
 }

@@ -12,8 +12,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -213,7 +215,7 @@ func OpenDefault(demoURL string) *Result { return Default(demoURL).Compile() }
 // about it.
 func (s *Set) Compile() *Result {
 	r := &Result{Set: s, Findings: slices.Clone(s.findings)}
-	r.Plan, r.Report = compile.Compile(s.Set)
+	r.Plan, r.Report = s.judge()
 	var whole Findings // what is about the set comes last
 	for _, f := range r.Report.Findings {
 		switch {
@@ -229,6 +231,20 @@ func (s *Set) Compile() *Result {
 		r.Plan = nil // what is wrong need not be an object of the set
 	}
 	return r
+}
+
+// judge compiles the set. A panic is an error of it, so that an edge which reads a set again
+// goes on with what it serves. What the panic says may hold what was read, and is not shown.
+func (s *Set) judge() (plan *compile.Plan, report *compile.Report) {
+	defer func() {
+		if why := recover(); why != nil {
+			slog.Error("panic", "in", "judging the configuration", "panic", fmt.Sprintf("%T", why), "stack", string(debug.Stack()))
+			plan, report = nil, &compile.Report{Findings: []compile.Finding{{
+				Index: -1, Reason: compile.ReasonUnreadable, Message: "the configuration cannot be judged: this is a defect of weir, please report it with the stack that was logged; take back what was changed last to go on",
+			}}}
+		}
+	}()
+	return compile.Compile(s.Set)
 }
 
 // said reports whether a finding is about a value that could not be read, which
