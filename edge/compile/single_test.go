@@ -262,6 +262,15 @@ spec: {type: inline, inline: {issuer: "https://login.example.com"}}
 	if plan, said := found(guarded); plan != nil || !strings.Contains(said, "by VirtualMCPServer/team alone") {
 		t.Errorf("plan %v, %s", plan != nil, said)
 	}
+	for _, kind := range []string{"type: embeddedAuthServer", "type: bearerToken, bearerToken: {tokenSecretRef: {name: a, key: b}}"} {
+		for _, spec := range []string{fmt.Sprintf(proxy, ", authServerRef: {kind: MCPExternalAuthConfig, name: auth}"), "{image: npx, groupRef: {name: tools}, authServerRef: {kind: MCPExternalAuthConfig, name: auth}}"} {
+			of := map[bool]string{true: "MCPServer", false: "MCPRemoteProxy"}[strings.Contains(spec, "image")]
+			text := set(of, spec) + "---\napiVersion: weir.dev/v1beta1\nkind: MCPExternalAuthConfig\nmetadata: {name: auth}\nspec: {" + strings.Replace(kind, "embeddedAuthServer", `embeddedAuthServer, embeddedAuthServer: {issuer: "https://a.example", upstreamProviders: [{name: one, type: oidc, oidcConfig: {issuerUrl: "https://b.example", clientId: c}}]}`, 1) + "}\n"
+			if plan, said := found(text, starting); plan != nil || strings.Count(said, "\n") != 1 || !strings.Contains(said, "spec.authServerRef: clients come to this backend by VirtualMCPServer/team alone") {
+				t.Errorf("%s, %s: plan %v, %s", of, kind, plan != nil, said)
+			}
+		}
+	}
 	if plan, said := found(set("MCPRemoteProxy", fmt.Sprintf(proxy, ", audit: {enabled: true}, run: {stateless: true}"))); plan == nil ||
 		!strings.Contains(said, "spec.audit.enabled: not used") || !strings.Contains(said, "spec.run.stateless: not used") {
 		t.Errorf("plan %v, %s", plan != nil, said)
