@@ -167,7 +167,10 @@ func (p *parser) upstreams() {
 		redirect = strings.TrimSuffix(redirect, "/") + "/oauth/callback"
 	}
 	base, _ := oauth.ParseURL(p.spec.Base, true)
-	own := map[string]bool{}
+	own := map[string]bool{} // the paths that are served for something else
+	for _, at := range []string{"/mcp", "/sse", "/messages", "/health", "/readyz", "/status", "/metrics"} {
+		own[at] = true
+	}
 	if base != nil {
 		for _, name := range []string{"authorize", "consent"} {
 			own[strings.TrimSuffix(base.Path, "/")+"/oauth/"+name] = true
@@ -202,9 +205,16 @@ func (p *parser) redirect(at *field.Path, text string, base *url.URL, own map[st
 		p.invalid(at, "(hidden)", "%s", err)
 	case to.Scheme != base.Scheme || !strings.EqualFold(to.Host, base.Host):
 		p.invalid(at, text, "its origin is not that of %s, where the login starts: %s", p.spec.Base, set)
-	case to.RawQuery != "" || to.ForceQuery || to.EscapedPath() != to.Path || path.Clean(to.Path) != to.Path || own[to.Path] || to.Path == "/" || strings.Contains(to.Path, "/.well-known/"):
+	case to.RawQuery != "" || to.ForceQuery || to.EscapedPath() != to.Path || path.Clean(to.Path) != to.Path || own[to.Path] || ofServer(to.Path) || to.Path == "/" || strings.Contains(to.Path, "/.well-known/"):
 		p.invalid(at, text, "its path must be one of its own, plain and without a query: %s", set)
 	}
+}
+
+// ofServer reports whether a path is an endpoint of a server: /servers/NAME/mcp and its like.
+func ofServer(at string) bool {
+	door := path.Base(at)
+	named, _ := path.Match("/servers/*/*", at) // the pattern is well formed
+	return named && (door == "mcp" || door == "sse" || door == "messages")
 }
 
 // primary finds out whose claims policies read.

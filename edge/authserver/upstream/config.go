@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -38,6 +39,9 @@ func Parse(at *field.Path, u *v1beta1.UpstreamProvider, redirect string) (*Confi
 	case u.OIDCConfig != nil:
 		at, o := at.Child("oidcConfig"), u.OIDCConfig
 		endpoint(at.Child("issuerUrl"), o.IssuerURL, false)
+		if strings.Contains(o.IssuerURL, "?") {
+			add(at.Child("issuerUrl"), "(hidden)", "it has a query, and an issuer has none: take it out")
+		}
 		if o.RedirectURI != "" {
 			c.Redirect = o.RedirectURI
 		}
