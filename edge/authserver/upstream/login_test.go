@@ -90,6 +90,37 @@ func TestLogin(t *testing.T) {
 	}
 }
 
+// TestSecretInTheBody is a provider that takes a secret in the body alone, and says so: it may
+// answer another way with anything.
+func TestSecretInTheBody(t *testing.T) {
+	f := newFake(t)
+	for _, one := range []struct {
+		takes []string
+		body  bool
+	}{
+		{[]string{"client_secret_post"}, true}, {[]string{"private_key_jwt", "client_secret_post"}, true},
+		{[]string{"client_secret_post", "client_secret_basic"}, false}, {[]string{"private_key_jwt"}, false}, {nil, false},
+	} {
+		f.set(func() { f.metadata["token_endpoint_auth_methods_supported"] = one.takes; f.asked = nil })
+		p := f.open(t, f.oidc(nil), nil, nil)
+		if _, _, err := f.login(t, p); err != nil {
+			t.Fatalf("%v: %v", one.takes, err)
+		}
+		if form := f.asked[0]; len(f.asked) != 1 || form.Has("basic") == one.body || (form.Get("client_secret") == secret) != one.body {
+			t.Errorf("%v: asked with %v", one.takes, f.asked)
+		}
+	}
+	// A client without a secret shows none.
+	f.set(func() {
+		f.metadata["token_endpoint_auth_methods_supported"] = []string{"client_secret_post"}
+		f.asked = nil
+	})
+	p := f.open(t, f.oidc(func(o *v1beta1.OIDCUpstream) { o.ClientSecretRef = nil }), nil, nil)
+	if _, _, err := f.login(t, p); err != nil || f.asked[0].Has("client_secret") || f.asked[0].Has("basic") {
+		t.Errorf("%v: asked with %v", err, f.asked)
+	}
+}
+
 // TestSpoiledCallback is O17, O18 and what else a callback may say.
 func TestSpoiledCallback(t *testing.T) {
 	f := newFake(t)

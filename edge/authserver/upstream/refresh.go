@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +19,7 @@ type memo struct{ held atomic.Pointer[endpoint] }
 type endpoint struct {
 	url, client string
 	secret      edge.Secret // of a registration
+	method      oauth.AuthMethod
 	asks        *oauth.TokenEndpoint
 }
 
@@ -27,11 +29,15 @@ func (p *Provider) at(at *place) *oauth.TokenEndpoint {
 	if at.registration != nil {
 		own = edge.Secret(at.registration.Secret)
 	}
-	if e := p.endpoint.held.Load(); e != nil && e.url == at.token && e.client == at.client && e.secret == own {
+	method := oauth.AuthEither
+	if m := at.metadata; m != nil && slices.Contains(m.TokenAuthMethods, "client_secret_post") && !slices.Contains(m.TokenAuthMethods, "client_secret_basic") && p.secret != nil {
+		method = oauth.AuthBody // some call what they do not take malformed, and not the wrong client
+	}
+	if e := p.endpoint.held.Load(); e != nil && e.url == at.token && e.client == at.client && e.secret == own && e.method == method {
 		return e.asks
 	}
 	o := oauth.TokenOptions{
-		Name: "token endpoint of " + p.Name(), URL: at.token, Trust: at.trust, AllowHTTP: p.config.http(), Client: p.client, ClientID: at.client, Secret: p.secret, Now: p.env.now,
+		Name: "token endpoint of " + p.Name(), URL: at.token, Trust: at.trust, AllowHTTP: p.config.http(), Client: p.client, ClientID: at.client, Secret: p.secret, Method: method, Now: p.env.now,
 	}
 	if own != "" {
 		o.Secret = func(context.Context) (edge.Secret, error) { return own, nil }
@@ -39,7 +45,7 @@ func (p *Provider) at(at *place) *oauth.TokenEndpoint {
 			o.Method = oauth.AuthBody
 		}
 	}
-	e := &endpoint{at.token, at.client, own, oauth.NewTokenEndpoint(o)}
+	e := &endpoint{at.token, at.client, own, method, oauth.NewTokenEndpoint(o)}
 	p.endpoint.held.Store(e)
 	return e.asks
 }
