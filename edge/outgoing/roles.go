@@ -101,7 +101,7 @@ func newMatchers() (*cel.Env, error) {
 	return cel.NewEnv(cel.Variable("claims", cel.MapType(cel.StringType, cel.DynType)), cel.CustomTypeAdapter(adapter{types.DefaultTypeAdapter}))
 }
 
-// newMatcher compiles an expression. Its errors say where in it they are.
+// newMatcher compiles an expression, and the regular expressions in it. Its errors say where in it they are.
 func newMatcher(env *cel.Env, text string) (cel.Program, error) {
 	if len(text) > maxMatcher {
 		return nil, fmt.Errorf("must have at most %d bytes", maxMatcher)
@@ -117,7 +117,7 @@ func newMatcher(env *cel.Env, text string) (cel.Program, error) {
 	if out := ast.OutputType(); !out.IsExactType(cel.BoolType) && !out.IsExactType(cel.DynType) {
 		return nil, fmt.Errorf("must be an expression of type bool, not %s", out)
 	}
-	return env.Program(ast, cel.CostLimit(matcherCost), cel.CostTracking(texts{}), cel.InterruptCheckFrequency(matcherChecks))
+	return env.Program(ast, cel.OptimizeRegex(interpreter.MatchesRegexOptimization), cel.CostLimit(matcherCost), cel.CostTracking(texts{}), cel.InterruptCheckFrequency(matcherChecks))
 }
 
 // texts counts what a function of an expression costs by the texts that it reads and makes.

@@ -138,6 +138,9 @@ func TestT23Start(t *testing.T) {
 		`claims.size()`:                "must be an expression of type bool, not int",
 		strings.Repeat("true&&", 2000): "must have at most 8192 bytes",
 		strings.Repeat("(", 1000):      "must be a CEL expression",
+
+		`claims.email.matches('^(a|b@x.de$')`: "error parsing regexp: missing closing )",
+		`matches(claims.email, '[')`:          "error parsing regexp: missing closing ]",
 	} {
 		r := &reader{}
 		r.parseRoles(field.NewPath("cloudSts"), "", "", []mapping{{role: "a", claim: "b"}, {role: "a", matcher: matcher}})
