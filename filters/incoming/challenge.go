@@ -110,6 +110,7 @@ const (
 	textInvalid = "the access token is not valid here"
 	textAgain   = "sign in again"
 	textAway    = "the identity provider cannot be reached"
+	textGrants  = "sign-ins cannot be looked up at the moment"
 	textBusy    = "too many tokens wait for the identity provider"
 	textLocal   = "only clients on this machine are served"
 )

@@ -516,7 +516,7 @@ func (g *Gate) kind(ctx context.Context, err error) error {
 	case errors.As(err, &none) && !none.Stale:
 		return &edge.Error{Kind: edge.Overload, Op: "authenticate: " + err.Error(), After: time.Second, Err: &reason{textAway, err}}
 	case errors.Is(err, errStore):
-		return &edge.Error{Kind: edge.Overload, Op: "authenticate: " + err.Error(), After: time.Second, Err: &reason{textAway, err}}
+		return &edge.Error{Kind: edge.Overload, Op: "authenticate: " + err.Error(), After: time.Second, Err: &reason{textGrants, err}}
 	case errors.As(err, &busy):
 		return &edge.Error{Kind: edge.Overload, Op: "authenticate: " + err.Error(), After: time.Second, Err: &reason{textBusy, err}}
 	}
