@@ -174,7 +174,7 @@ func TestJ23(t *testing.T) {
 
 func TestJ32(t *testing.T) {
 	p, g := ready(t)
-	for _, sub := range []string{"a\x00b", "\x00", "a\n", "\x7f", "", strings.Repeat("s", 1025)} {
+	for _, sub := range []string{"a\x00b", "\x00", "a\n", "\x7f", "a\u0085b", "\u009b", "", strings.Repeat("s", 1025)} {
 		refused(t, g, fmt.Sprintf("%.20q", sub), theRSA().mint(p.claims(map[string]any{"sub": sub})), "sub")
 	}
 	for _, sub := range []any{1, nil, json.RawMessage("null"), []string{"alice"}, true} {

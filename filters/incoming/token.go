@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/weir-edge/weir/edge/oauth"
 )
@@ -337,10 +338,8 @@ func (c *claims) who(o members, r rules) error {
 	if !ok || c.subject == "" || len(c.subject) > maxSubject {
 		return errors.New("sub: missing, or cannot be right")
 	}
-	for i := range len(c.subject) {
-		if c.subject[i] < ' ' || c.subject[i] == 0x7f {
-			return errors.New("sub: it holds a control character")
-		}
+	if strings.ContainsFunc(c.subject, unicode.IsControl) {
+		return errors.New("sub: it holds a control character")
 	}
 	if r.namespace != "" {
 		account := "system:serviceaccount:" + r.namespace + ":"
