@@ -262,7 +262,7 @@ var byteOrderMark = []byte("\xef\xbb\xbf")
 // are not there: some servers write every field that they know.
 func understand(m *mcp.Message, text []byte) error {
 	err := m.Decode(text)
-	if !errors.As(err, new(*mcp.EnvelopeError)) {
+	if err == nil || !errors.As(err, new(*mcp.EnvelopeError)) {
 		return err
 	}
 	null := func(s mcp.Span) bool { return string(s.Of(text)) == "null" }

@@ -60,9 +60,14 @@ func (f finding) status() Status {
 }
 
 // Told returns what a status says of an error: its own text, but of a connection that failed and
-// of silence no more than a check says, since that text has addresses.
+// of silence no more than a check says, since that text has addresses. An address that the edge
+// may not connect to is told, with what allows it.
 func Told(err error) string {
-	if f := examine(err); f.category == ConnectionFailed || f.category == TimedOut {
+	f := examine(err)
+	if errors.As(err, new(*edge.AddressError)) {
+		return err.Error()
+	}
+	if f.category == ConnectionFailed || f.category == TimedOut {
 		return f.message
 	}
 	return err.Error()
