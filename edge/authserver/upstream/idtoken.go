@@ -85,6 +85,9 @@ func (x *expected) judge(claims oauth.Object) error {
 	if err != nil || issued.After(x.now.Add(skew)) {
 		return errors.New("iat: it is in the future, or is no time")
 	}
+	if from, err := claims.Time("nbf"); claims.Has("nbf") && (err != nil || from.After(x.now.Add(skew))) {
+		return errors.New("nbf: it is in the future, or is no time")
+	}
 
 	// 3. For this login, with this access token.
 	if nonce, _ := claims.Text("nonce"); x.nonce != "" && nonce != x.nonce {

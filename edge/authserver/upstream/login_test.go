@@ -191,6 +191,8 @@ func TestSpoiledIDToken(t *testing.T) {
 		"exp missing":                  func(c map[string]any) { delete(c, "exp") },
 		"iat ahead":                    func(c map[string]any) { c["iat"] = time.Now().Add(2 * time.Minute).Unix() },
 		"iat missing":                  func(c map[string]any) { delete(c, "iat") },
+		"nbf ahead":                    func(c map[string]any) { c["nbf"] = time.Now().Add(2 * time.Minute).Unix() },
+		"nbf no time":                  func(c map[string]any) { c["nbf"] = "now" },
 		"A11 sub empty":                func(c map[string]any) { c["sub"] = "" },
 		"A11 sub missing":              func(c map[string]any) { delete(c, "sub") },
 		"A11 sub an object":            func(c map[string]any) { c["sub"] = map[string]any{} },

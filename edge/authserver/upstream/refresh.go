@@ -148,9 +148,10 @@ func (p *Provider) same(ctx context.Context, at *place, t, old *Tokens, body []b
 		var err error
 		var away awayError
 		id, err = p.idToken(ctx, at, "", t)
-		if errors.As(err, &away) {
-			// Without keys the signature stands for nothing, and the answer came over TLS from the
-			// provider itself: whose it is can be read, and the token is used for nothing.
+		if errors.As(err, &away) || errors.Is(err, errNoKey) {
+			// Without its key, which a provider that rotates may show later, the signature stands for
+			// nothing, and the answer came over TLS from the provider itself: whose it is can be read,
+			// and the token is used for nothing.
 			p.env.Log.Warn("a new ID token is left out", "upstream", p.Name(), "error", err)
 			if id, err = oauth.Claims(t.ID); err == nil {
 				err = (&expected{issuer: at.issuer, client: at.client, now: p.env.now()}).judge(id)

@@ -146,6 +146,52 @@ func TestRefreshOfAnother(t *testing.T) {
 	}
 }
 
+// TestRefreshUnderAnotherKey is T30 for a provider that signs with a key before it shows it: a new
+// ID token under a key that nobody knows is left out, that of another user ends the sign-in, and
+// so does a signature that is not that of its key. A login under such a key is none.
+func TestRefreshUnderAnotherKey(t *testing.T) {
+	f := newFake(t)
+	p := f.open(t, f.oidc(nil), nil, nil)
+	old, _, err := f.login(t, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := edgetest.NewMint(t, clientID)
+	under := func(kid bool) func(map[string]any) string {
+		return func(claims map[string]any) string {
+			id, err := other.SignAs("JWT", claims)
+			if err != nil {
+				t.Error(err)
+			}
+			parts := strings.Split(id, ".")
+			if kid { // under a name of its own, which the keys do not have
+				parts[0] = base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"ES256","kid":"next"}`))
+			}
+			return strings.Join(parts, ".")
+		}
+	}
+	for _, one := range []struct {
+		what, subject string
+		sign          func(map[string]any) string
+		gone          bool
+	}{
+		{"a key that nobody knows", "alice", under(true), false},
+		{"a key that nobody knows, of another user", "eve", under(true), true},
+		{"another signature under a known key", "alice", under(false), true},
+	} {
+		f.set(func() { f.sign, f.subject = one.sign, one.subject; old.Refresh = edge.Secret(f.valid) })
+		next, err := p.Refresh(t.Context(), old, func(*upstream.Tokens) error { return nil })
+		var gone *upstream.Gone
+		if errors.As(err, &gone) != one.gone || !one.gone && (err != nil || next.ID != old.ID || next.Access == old.Access) {
+			t.Errorf("%s: %v", one.what, err)
+		}
+	}
+	f.set(func() { f.sign, f.subject = under(true), "alice" })
+	if _, _, err := f.login(t, p); err == nil {
+		t.Error("a login under a key that nobody knows was taken")
+	}
+}
+
 // TestRefreshOfAnotherAccessToken: where nothing else in the answer of a refresh says whose it is,
 // an access token that is a JWT does, be its subject that of the login or another of the same user.
 func TestRefreshOfAnotherAccessToken(t *testing.T) {
