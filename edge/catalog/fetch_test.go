@@ -434,9 +434,16 @@ func TestStatusAndReport(t *testing.T) {
 		if got := r.Status()[0]; got.Missing || got.Message != "tools/list: list: down" || !got.Listed.Equal(now) {
 			t.Errorf("got %+v", got)
 		}
+		time.Sleep(80 * time.Second)
+		if got := r.Status()[0]; !got.Missing || !got.Failing {
+			t.Errorf("got %+v", got)
+		}
 		a.set("z") // nobody is told
 		time.Sleep(40 * time.Second)
 		r.want(0, "z")
+		if got := r.Status()[0]; got.Missing || got.Failing {
+			t.Errorf("got %+v", got)
+		}
 	})
 }
 

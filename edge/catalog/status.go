@@ -16,6 +16,7 @@ type BackendStatus struct {
 	Personal                             bool      // its lists are kept per principal, and the rest is zero
 	Tools, Prompts, Resources, Templates int       // counts of its offer
 	Missing                              bool      // one of its lists was never fetched or is too old
+	Failing                              bool      // and the last fetch of it has failed
 	Listed                               time.Time // when the oldest of its lists was fetched; zero while one is not there
 	Message                              string    // error of a fetch that failed and has not succeeded since; "" for none
 }
@@ -56,7 +57,8 @@ func (b *Book) Status() []BackendStatus {
 			if k == 0 || e.got.Before(s.Listed) {
 				s.Listed = e.got
 			}
-			s.Missing = s.Missing || e.list == nil || now.Sub(e.got) > b.maxAge(b.common) && e.tries > 0
+			missing := e.list == nil || now.Sub(e.got) > b.maxAge(b.common) && e.tries > 0
+			s.Missing, s.Failing = s.Missing || missing, s.Failing || missing && e.tries > 0
 			if e.failed != nil {
 				s.Message = e.failed.Error()
 			}

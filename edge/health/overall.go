@@ -74,7 +74,7 @@ func Overall(statuses ...Status) Overview {
 
 	degraded := Condition{Type: "Degraded", Status: "False", Reason: "NoBackendsDegraded"}
 	if n := count[Degraded]; n > 0 {
-		degraded.Status, degraded.Reason, degraded.Message = "True", "BackendsDegraded", of(n, all, "slow or recovering")
+		degraded.Status, degraded.Reason, degraded.Message = "True", "BackendsDegraded", of(n, all, "slow, recovering or without its lists")
 	}
 	discovered := Condition{Type: "BackendsDiscovered", Status: "True", Reason: "BackendDiscoverySucceeded", Message: fmt.Sprintf("%d in the group", all)}
 	o.Conditions = []Condition{ready, degraded, discovered}

@@ -103,11 +103,15 @@ func (served *server) status() status.Server {
 	for _, b := range served.Backends {
 		now := b.Status()
 		offers, known := listed[b.Name]
-		statuses = append(statuses, now.Is())
+		is := now.Is()
+		if is == health.Ready && offers.Failing { // it answers, and clients do not see what it has
+			is = health.Degraded
+		}
+		statuses = append(statuses, is)
 		calls, failed, mean := b.Calls()
 		s.Calls += calls
 		one := status.Backend{
-			Name: now.Name, URL: now.URL, Metadata: served.about[b.Name], Status: string(now.Is()), Message: now.Message,
+			Name: now.Name, URL: now.URL, Metadata: served.about[b.Name], Status: string(is), Message: now.Message,
 			AuthType: served.outgoing[b.Name].Type(), AuthConfigRef: served.outgoing[b.Name].Name(),
 			LastHealthCheck: moment(now.Checked), ConsecutiveFailures: now.Failures,
 			CircuitBreakerState: string(now.Circuit), CircuitLastChanged: moment(now.CircuitChanged),
@@ -134,6 +138,11 @@ func (served *server) status() status.Server {
 			is = "True"
 		}
 		now.Conditions = append(now.Conditions, health.Condition{Type: c.Type, Status: is, Reason: c.Reason, Message: c.Message})
+	}
+	if served.gate != nil {
+		if err := served.gate.Ready(); err != nil {
+			now.Conditions = append(now.Conditions, health.Condition{Type: "AuthReady", Status: "False", Reason: "KeysUnavailable", Message: err.Error()})
+		}
 	}
 	now.Conditions = append(now.Conditions, inConflict(conflicts)...)
 	now.Conditions = append(now.Conditions, served.ofComposites()...)

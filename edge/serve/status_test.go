@@ -47,6 +47,30 @@ spec:
 	}
 }
 
+// TestStatusOfAnIssuerThatIsAway: where no token can be judged, /status says so, and where one can
+// it does not.
+func TestStatusOfAnIssuerThatIsAway(t *testing.T) {
+	mint, back := edgetest.NewMint(t, "front"), edgetest.NewServer(t, edgetest.Modern)
+	with := func(inline string) string {
+		return "apiVersion: weir.dev/v1beta1\nkind: MCPOIDCConfig\nmetadata: {name: idp}\nspec: {type: inline, inline: " + inline + "}\n" +
+			strings.Replace(edgetest.Object("front", back), "incomingAuth: {type: anonymous}", "incomingAuth: {type: oidc, oidcConfigRef: {name: idp, audience: front}}", 1)
+	}
+	away := func(s status.Server) bool {
+		return slices.ContainsFunc(s.Conditions, func(c status.Condition) bool {
+			return c.Type == "AuthReady" && c.Status == "False" && c.Reason == "KeysUnavailable" && c.Message != ""
+		})
+	}
+	if s := statusOf(t, with(strings.ReplaceAll(mint.Inline(), mint.URL, "http://127.0.0.1:1"))); !away(s) {
+		t.Errorf("conditions %+v", s.Conditions)
+	}
+	e := edgetest.Start(t, with(mint.Inline()), loopback(), edgetest.Settings(func(s *serve.Settings) { s.AdminListen = "127.0.0.1:0" }))
+	edgetest.Until(t, "the keys", func() bool {
+		_, text := adminAsk(t, e.Serve.AdminAddr(), "GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		var s status.Server
+		return json.Unmarshal([]byte(text), &s) == nil && s.Name == "front" && !away(s)
+	})
+}
+
 // TestStatusOfObjects: what was found of the object of a server, and of those that it refers to, is
 // among the conditions in /status.
 func TestStatusOfObjects(t *testing.T) {

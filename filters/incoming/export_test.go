@@ -6,14 +6,6 @@ import (
 	"github.com/weir-edge/weir/edge/oauth"
 )
 
-// Ready returns nil when tokens can be judged, and else why not.
-func (g *Gate) Ready() error {
-	if g.issuer == nil || g.introspect != nil {
-		return nil
-	}
-	return g.issuer.Ready()
-}
-
 // Missing is the challenge to who sends no token.
 func (t *Incoming) Missing() string { return t.challenges.missing }
 

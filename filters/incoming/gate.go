@@ -164,10 +164,17 @@ func (s *Spec) Sound(env edge.Env) (err error) {
 // Await waits for the keys of the issuer, where tokens are judged by some of its own, and returns
 // why they cannot be had.
 func (g *Gate) Await(ctx context.Context) error {
+	if g.issuer != nil && g.introspect == nil {
+		_, _, _ = g.issuer.Key(ctx, "") // which waits for the first fetch, and is no key
+	}
+	return g.Ready()
+}
+
+// Ready returns nil when tokens can be judged, and else why the keys of the issuer cannot be had.
+func (g *Gate) Ready() error {
 	if g.issuer == nil || g.introspect != nil {
 		return nil
 	}
-	_, _, _ = g.issuer.Key(ctx, "") // which waits for the first fetch, and is no key
 	return g.issuer.Ready()
 }
 

@@ -192,6 +192,7 @@ func TestP12(t *testing.T) {
 		"panicking":   (*edgetest.Call).Abort,
 		"half":        func(c *edgetest.Call) { c.Raw("event: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":"); c.Abort() },
 		"unavailable": func(c *edgetest.Call) { c.Text(503, "text/plain", "try again") },
+		"refusing":    func(c *edgetest.Call) { c.Error(200, -32603, "no list today") }, // and well otherwise
 	} {
 		for _, mode := range []string{"fail", "best_effort"} {
 			t.Run(kind+", "+mode, func(t *testing.T) {
@@ -225,8 +226,10 @@ func TestP12(t *testing.T) {
 						c.CallTool("2", fmt.Sprintf("b%d_echo", i), "{}").Result()
 					}
 				}
-				if kind == "down" {
-					edgetest.Until(t, "the phase", func() bool { return f.status(t).Phase == "Degraded" })
+				edgetest.Until(t, "the phase", func() bool { return f.status(t).Phase == "Degraded" })
+				if kind == "refusing" {
+					backs["b4"].Always("tools/list", nil)
+					edgetest.Until(t, "the phase when the list is there", func() bool { return f.status(t).Phase == "Ready" })
 				}
 			})
 		}
