@@ -251,6 +251,8 @@ func (f *faults) web(p *field.Path, s string, schemes ...string) bool {
 		f.invalid(p, showURL(s), want+" without a space at its end")
 	case u.Port() != "" && !validPort(u.Port()):
 		f.invalid(p, showURL(s), want+" with a port from 1 to 65535")
+	case strings.Contains(u.RawPath, "%") && u.EscapedPath() != u.RawPath: // %2F would be sent as /
+		f.invalid(p, showURL(s), want+" whose path has all of its characters escaped, or none: write ü as %C3%BC")
 	default:
 		return true
 	}
