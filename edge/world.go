@@ -38,6 +38,11 @@ func (s Secret) Trimmed() Secret {
 	return Secret(strings.TrimSuffix(strings.TrimSuffix(string(s), "\n"), "\r"))
 }
 
+// OneLine reports whether the secret can stand in a header.
+func (s Secret) OneLine() bool {
+	return !strings.ContainsFunc(string(s), func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f })
+}
+
 // ErrShare says that whoever keeps a value in a Store has kept as much there as it may: others go on.
 var ErrShare = errors.New("its share of the store is full")
 

@@ -124,10 +124,7 @@ func (a *app) doctor(cmd *cobra.Command, config []string, timeout time.Duration)
 		Secrets: func(set *source.Set, dir string) (edge.Secrets, error) { return secretsOf(set, dir, a.environ) },
 		Say:     func(f edge.Finding) { fmt.Fprintf(a.err, "%s\n", doctor.Progress(f)) },
 	}
-	password, _ := lookup(a.environ, storePasswordVariable)
-	sentinelPassword, _ := lookup(a.environ, sentinelPasswordVariable)
-	embeddingKey, _ := lookup(a.environ, embeddingKeyVariable)
-	d.StorePassword, d.SentinelPassword, d.EmbeddingKey = edge.Secret(password), edge.Secret(sentinelPassword), edge.Secret(embeddingKey)
+	d.StorePassword, d.SentinelPassword, d.EmbeddingKey = a.secret(storePasswordVariable), a.secret(sentinelPasswordVariable), a.secret(embeddingKeyVariable)
 	d.SentinelUser, _ = lookup(a.environ, sentinelUserVariable)
 	return d
 }

@@ -126,16 +126,18 @@ func (a *app) serve(ctx context.Context, s serve.Settings, config []string, back
 
 // edgeOptions are those of every edge: its version, and passwords of the environment.
 func (a *app) edgeOptions() []serve.Option {
-	options := []serve.Option{serve.WithVersion(thisBuild().Version), serve.WithLogins(a.openLogin)}
-	if password, ok := lookup(a.environ, storePasswordVariable); ok {
-		options = append(options, serve.WithStorePassword(edge.Secret(password)))
-	}
-	if key, ok := lookup(a.environ, embeddingKeyVariable); ok {
-		options = append(options, serve.WithEmbeddingKey(edge.Secret(key)))
-	}
 	sentinelUser, _ := lookup(a.environ, sentinelUserVariable)
-	sentinelPassword, _ := lookup(a.environ, sentinelPasswordVariable)
-	return append(options, serve.WithSentinelUser(sentinelUser, edge.Secret(sentinelPassword)))
+	return []serve.Option{
+		serve.WithVersion(thisBuild().Version), serve.WithLogins(a.openLogin),
+		serve.WithStorePassword(a.secret(storePasswordVariable)), serve.WithEmbeddingKey(a.secret(embeddingKeyVariable)),
+		serve.WithSentinelUser(sentinelUser, a.secret(sentinelPasswordVariable)),
+	}
+}
+
+// secret is that of a variable of the environment, "" for none.
+func (a *app) secret(variable string) edge.Secret {
+	value, _ := lookup(a.environ, variable)
+	return edge.Secret(value).Trimmed()
 }
 
 // remark logs the findings about a set.

@@ -185,3 +185,17 @@ func TestVariableOfRun(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestSecretsOfVariables: one line break at the end of a secret in a variable is not part of it.
+func TestSecretsOfVariables(t *testing.T) {
+	a := &app{environ: []string{storePasswordVariable + "=one\n", sentinelPasswordVariable + "=two\r\n", embeddingKeyVariable + "=three\n"}}
+	d := a.doctor(&cobra.Command{}, nil, time.Second)
+	for _, c := range []struct{ variable, want string }{{storePasswordVariable, "one"}, {sentinelPasswordVariable, "two"}, {embeddingKeyVariable, "three"}} {
+		if got := a.secret(c.variable); string(got) != c.want {
+			t.Errorf("%s: %q", c.variable, string(got))
+		}
+	}
+	if d.StorePassword != "one" || d.SentinelPassword != "two" || d.EmbeddingKey != "three" {
+		t.Errorf("the doctor has %q, %q and %q", string(d.StorePassword), string(d.SentinelPassword), string(d.EmbeddingKey))
+	}
+}

@@ -2,6 +2,7 @@ package serve_test
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -338,6 +339,13 @@ func TestQ12KeyOfTheService(t *testing.T) {
 			t.Errorf("a header that holds the key: %v", err)
 		}
 		c.hybrid(t)
+	}
+	back := edgetest.NewServer(t, edgetest.Modern)
+	plan := edgetest.Plan(t, edgetest.Manifest(back, "optimizer: {embeddingService: http://127.0.0.1:1, "+asCompat+"}"))
+	settings := serve.Defaults()
+	settings.Listen, settings.AdminListen = "127.0.0.1:0", ""
+	if _, err := serve.New(settings, plan, slog.New(slog.DiscardHandler), serve.WithEmbeddingKey(plantedKey+"\nX-Y: z")); err == nil || !strings.Contains(err.Error(), "set WEIR_EMBEDDING_API_KEY to one line") || strings.Contains(err.Error(), plantedKey) {
+		t.Errorf("a key of two lines: %v", err)
 	}
 	for _, name := range []string{"Authorization", "authorization", "X-Api-Key", "api-key", "Cookie", "Content-Type"} {
 		err := refused(t, fmt.Sprintf("optimizer: {embeddingService: http://127.0.0.1:1, %s, embeddingHeaders: {%s: %q}}", asCompat, name, plantedKey))

@@ -85,6 +85,9 @@ func (o *opening) openOptimizer(s *server, local route.Local) error {
 // embedder opens the embedding service of a server, or finds it open.
 func (o *opening) embedder(s *server) (*optimizer.Service, func(), error) {
 	e, at, key := o.edge, o.plan.Optimizer.Service, o.edge.given.embeddingKey
+	if !key.OneLine() {
+		return nil, nil, fmt.Errorf("the key of embedding services holds what cannot stand in a header: set WEIR_EMBEDDING_API_KEY to one line")
+	}
 	for name, value := range at.Headers {
 		if key != "" && strings.Contains(value, string(key)) {
 			return nil, nil, fmt.Errorf("embeddingHeaders: %s holds the key of embedding services: take it out, the edge sends the key by itself", name)

@@ -51,7 +51,7 @@ func open(t testing.TB, s Spec, change ...func(*Part)) (*Telemetry, *fake.Log) {
 		f(p)
 	}
 	l := &fake.Log{}
-	tel, err := p.Start(edge.Env{Log: slog.New(slog.NewTextHandler(l, nil)), Defer: t.Cleanup, Secrets: fake.Keep(map[string]edge.Secret{"otel/token": "PLANTED-TOKEN"})})
+	tel, err := p.Start(edge.Env{Log: slog.New(slog.NewTextHandler(l, nil)), Defer: t.Cleanup, Secrets: fake.Keep(map[string]edge.Secret{"otel/token": "PLANTED-TOKEN\n"})})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -210,6 +210,9 @@ func (t *Telemetry) outlet(ctx context.Context, env edge.Env) (*outlet, error) {
 		if err != nil {
 			return nil, fmt.Errorf("header %s: %w", h.Name, err)
 		}
+		if v = v.Trimmed(); !v.OneLine() {
+			return nil, fmt.Errorf("header %s: secret %s, key %s: it holds what cannot stand in a header", h.Name, h.SecretKeyRef.Name, h.SecretKeyRef.Key)
+		}
 		o.headers[h.Name] = string(v)
 	}
 	pem := s.CA

@@ -209,7 +209,8 @@ func TestOpenFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, s := range map[string]Spec{
-		"header x-token":          {SecretHeaders: []v1beta1.SensitiveHeader{{Name: "x-token", SecretKeyRef: v1beta1.SecretRef{Name: "no", Key: "ne"}}}},
+		"header x-token": {SecretHeaders: []v1beta1.SensitiveHeader{{Name: "x-token", SecretKeyRef: v1beta1.SecretRef{Name: "no", Key: "ne"}}}},
+		"header x-two: secret otel, key two: it holds": {SecretHeaders: []v1beta1.SensitiveHeader{{Name: "x-two", SecretKeyRef: v1beta1.SecretRef{Name: "otel", Key: "two"}}}},
 		"caCertPath: open":        {CAFile: "/does/not/exist"},
 		"there is no certificate": {CAFile: empty},
 	} {
@@ -218,7 +219,7 @@ func TestOpenFails(t *testing.T) {
 		if len(errs) > 0 {
 			t.Fatal(errs)
 		}
-		if _, err := p.Open(edge.Env{Defer: t.Cleanup, Secrets: &fake.Secrets{}}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := p.Open(edge.Env{Defer: t.Cleanup, Secrets: fake.Keep(map[string]edge.Secret{"otel/two": "PLANTED\nX-Y: z"})}); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "PLANTED") {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
