@@ -202,7 +202,16 @@ func (c *client) older(ctx context.Context, p *place) error {
 // get fetches a document.
 func (c *client) get(ctx context.Context, where string) (*oauth.Response, error) {
 	trust, allowHTTP := c.options.trust(where)
-	return c.http.Do(ctx, oauth.Request{URL: where, Trust: trust, AllowHTTP: allowHTTP, Header: http.Header{"Accept": {"application/json"}}, Redirects: 3})
+	return c.do(ctx, oauth.Request{URL: where, Trust: trust, AllowHTTP: allowHTTP, Header: http.Header{"Accept": {"application/json"}}, Redirects: 3})
+}
+
+// do asks; one who is late for the login is told of as such.
+func (c *client) do(ctx context.Context, r oauth.Request) (*oauth.Response, error) {
+	answer, err := c.http.Do(ctx, r)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, fmt.Errorf("%s: no answer in time", shown(r.URL))
+	}
+	return answer, err
 }
 
 // isPage reports whether an answer is a page, which some servers have for every path that there

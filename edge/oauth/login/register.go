@@ -64,7 +64,7 @@ func (c *client) newClient(ctx context.Context, p *place, redirect string) (Clie
 		return Client{}, err
 	}
 	trust, allowHTTP := c.options.trust(where)
-	answer, err := c.http.Do(ctx, oauth.Request{
+	answer, err := c.do(ctx, oauth.Request{
 		Method: http.MethodPost, URL: where, Trust: trust, AllowHTTP: allowHTTP, Body: body, MaxBody: maxRegistration,
 		Header: http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json"}},
 	})

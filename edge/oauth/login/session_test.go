@@ -568,3 +568,13 @@ func TestClientSecretIsReadAnew(t *testing.T) {
 		}
 	})
 }
+
+// TestSlowMetadata: metadata that take longer than a login may are told of in words.
+func TestSlowMetadata(t *testing.T) {
+	w := newWorld(t)
+	w.resource = func(map[string]any) { <-t.Context().Done() }
+	_, err := w.open(storeOf(t), func(o *login.Options) { o.Timeout = time.Second }).Login(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "metadata of the resource: "+w.mcp.URL+"/.well-known/oauth-protected-resource/mcp: no answer in time") || strings.Contains(err.Error(), "deadline") {
+		t.Errorf("%v", err)
+	}
+}
