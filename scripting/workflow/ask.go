@@ -119,7 +119,9 @@ func (r *run) ask(t *scripting.Task, args starlark.Tuple, named []starlark.Tuple
 			return answered(reply.Action, "", nil, h.def)
 		}
 		if asked.Err() == context.DeadlineExceeded {
-			return nil, failed("nobody answered within %s", scripting.Seconds(min(maxAsk, h.timeout).Round(time.Millisecond)))
+			f := failed("nobody answered within %s", scripting.Seconds(min(maxAsk, h.timeout).Round(time.Millisecond)))
+			f.unanswered = true
+			return nil, f
 		}
 		return nil, failed("the user said: %s", reply.Action)
 	}

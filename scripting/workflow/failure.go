@@ -18,6 +18,8 @@ type failure struct {
 	message string
 	again   bool          // retry() may try again
 	after   time.Duration // not earlier
+
+	unanswered bool // nobody answered a question
 }
 
 func (f *failure) Unwrap() error { return f.error }

@@ -252,7 +252,8 @@ func (r *run) do(t *scripting.Task, h *handle) error {
 		h.end(statusSkipped, h.def, errSkipped.Error())
 	default:
 		message := r.message(err)
-		if ctx.Err() != nil {
+		var own *failure
+		if ctx.Err() != nil && !(errors.As(err, &own) && own.unanswered) { // a question may have all of the step's time
 			message = "timed out after " + scripting.Seconds(h.timeout)
 		}
 		if h.onError == "continue" {
