@@ -182,7 +182,7 @@ func (s *Server) Mounts() map[string][]edge.Mount {
 	add(base+"/oauth/authorize", maxBody, only(s.authorize, http.MethodGet, http.MethodPost))
 	add(base+"/oauth/consent", maxBody, only(s.consent, http.MethodPost))
 	for _, p := range s.providers {
-		add(pathOf(p.Redirect()), 0, only(s.callback, http.MethodGet))
+		add(pathOf(p.Redirect()), maxBody, only(s.callback, http.MethodGet))
 	}
 	return all
 }

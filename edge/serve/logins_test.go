@@ -118,6 +118,10 @@ func TestSignIn(t *testing.T) {
 		t.Fatalf("metadata: %v", doc)
 	}
 
+	if r := f.client.Do("POST", "/oauth/callback", "code=x&state=y"); r.Status != http.StatusMethodNotAllowed || r.Header.Get("Allow") != "GET" {
+		t.Errorf("a form for the callback: status %d: %s", r.Status, r.Body)
+	}
+
 	// 2. It registers itself, the user agrees and signs in, and there are tokens.
 	h.Issues("", 3)
 	got := v.SignIn("")
