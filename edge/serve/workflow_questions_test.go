@@ -247,7 +247,7 @@ func TestX21AnswersOfAWorkflow(t *testing.T) {
 			return strings.Contains(string(text), "vmcp_workflow_step_failed")
 		})
 		r := askModern(alice, "2", "hasty", asked.answers(map[string]string{asked.key(t): agrees}))
-		if text := string(r.Answer()); r.Status != 400 && !strings.Contains(text, `step \"sure\": timed out after 300ms`) {
+		if text := string(r.Answer()); r.Status != 400 && !strings.Contains(text, `step \"sure\": nobody answered within 300ms`) {
 			t.Errorf("%d %s", r.Status, text)
 		}
 		old := legacy("alice")
@@ -256,7 +256,7 @@ func TestX21AnswersOfAWorkflow(t *testing.T) {
 		if m := stream.NextMessage(); m.Method != "notifications/cancelled" || !strings.Contains(string(m.Params), `"requestId":`+string(q.ID)+`,`) {
 			t.Errorf("the question is not withdrawn: %s %s", m.Method, m.Params)
 		}
-		if m := stream.NextMessage(); !strings.Contains(string(m.Result), `step \"sure\": timed out after 300ms`) {
+		if m := stream.NextMessage(); !strings.Contains(string(m.Result), `step \"sure\": nobody answered within 300ms`) {
 			t.Errorf("%s %s", m.Method, m.Result)
 		}
 		if r, err := old.session.TrySend(`{"jsonrpc":"2.0","id":` + string(q.ID) + `,"result":` + agrees + `}`); err != nil || r.Status >= 500 {
