@@ -156,7 +156,7 @@ func (b *Backend) modernClient(ctx context.Context, x *edge.Exchange, in *Introd
 		// A retry of a call that this server knows nothing of must not be a new call.
 		return nil, edge.Errorf(edge.Params, "call", "requestState is not valid for this request, or its call is gone")
 	}
-	if err := b.checkParams(x); err != nil {
+	if err := b.checkParams(x, principalOf(x.Identity)); err != nil {
 		return nil, err
 	}
 	level := m.MetaText(mcp.MetaLogLevel)

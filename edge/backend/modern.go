@@ -25,7 +25,7 @@ const maxQuestions = 1000
 func (b *Backend) toModern(ctx context.Context, x *edge.Exchange, in *Introduction) (*edge.Response, error) {
 	switch {
 	case x.Era == mcp.Modern && b.lined != nil:
-		if err := b.checkParams(x); err != nil { // the server does not see them
+		if err := b.checkParams(x, principalOf(x.Identity)); err != nil { // the server does not see them
 			return nil, err
 		}
 		r, err := b.modernCall(ctx, x, x.Request, x.Request.Raw, nil, false)
@@ -36,6 +36,9 @@ func (b *Backend) toModern(ctx context.Context, x *edge.Exchange, in *Introducti
 	case x.Era == mcp.Modern && x.Head.Remade:
 		return b.withParams(ctx, x, x.Request, false)
 	case x.Era == mcp.Modern:
+		if err := b.checkParams(x, b.lister(x)); err != nil {
+			return nil, err
+		}
 		return b.modernCall(ctx, x, x.Request, x.Request.Raw, x.Head.Params, false)
 	}
 	return b.legacyClient(ctx, x, in)

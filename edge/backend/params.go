@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,16 +28,14 @@ type headerParam struct {
 // is sent again, once.
 func (b *Backend) withParams(ctx context.Context, x *edge.Exchange, m *mcp.Message, translate bool) (*edge.Response, error) {
 	who := b.lister(x)
-	headers, _ := b.mirrored(who, m)
-	r, err := b.modernCall(ctx, x, m, m.Raw, headers, translate)
+	r, err := b.modernCall(ctx, x, m, m.Raw, b.paramHeaders(who, m), translate)
 	if err != nil || r == nil || m.Method != "tools/call" || r.Code() != mcp.CodeHeaderMismatch {
 		return r, err
 	}
 	if err := b.learnParams(ctx, x, who); err != nil {
 		return nil, err
 	}
-	headers, _ = b.mirrored(who, m)
-	return b.modernCall(ctx, x, m, m.Raw, headers, translate)
+	return b.modernCall(ctx, x, m, m.Raw, b.paramHeaders(who, m), translate)
 }
 
 // lister is whose list of tools a modern server over HTTP gives.
@@ -49,20 +46,26 @@ func (b *Backend) lister(x *edge.Exchange) principal {
 	return principal{}
 }
 
-// mirrored returns the Mcp-Param headers of a call, by the lists that a principal
-// has had, and which of them are of strings.
-func (b *Backend) mirrored(who principal, m *mcp.Message) (out []edge.Header, texts []bool) {
+// mirrored is a parameter that a tool wants mirrored, and what a call has for it: JSON text of a
+// string, a number or a boolean; nil where there is nothing to mirror.
+type mirrored struct {
+	name  string // of the header
+	value []byte
+}
+
+// mirrored returns what the tool of a call wants mirrored, by the lists that a principal has had.
+func (b *Backend) mirrored(who principal, m *mcp.Message) (out []mirrored) {
 	if m.Method != "tools/call" || !b.params.any.Load() {
-		return nil, nil
+		return nil
 	}
 	known := b.params.of(who, m.Text("name"))
 	if len(known) == 0 {
-		return nil, nil
+		return nil
 	}
 	arguments := m.Get("arguments").Of(m.Raw)
 	var all mcp.Outline // of arguments, where to walk through them for each header would take long
 	if len(known) > 2 && len(arguments) > 16<<10 && all.Read(arguments, mcp.Bounds{}) != nil {
-		return nil, nil
+		return nil
 	}
 	for _, p := range known {
 		var v []byte
@@ -71,17 +74,26 @@ func (b *Backend) mirrored(who principal, m *mcp.Message) (out []edge.Header, te
 		} else if n := all.At(p.path, noIndex); n >= 0 {
 			v = all.Value(n)
 		}
-		switch {
-		case v == nil || string(v) == "null" || v[0] == '{' || v[0] == '[':
-			continue
-		case v[0] == '"':
-			out = append(out, edge.Header{Name: mcp.HeaderParam + p.header, Value: mcp.EncodeHeader(mcp.String(v))})
-		default:
-			out = append(out, edge.Header{Name: mcp.HeaderParam + p.header, Value: string(v)})
+		if string(v) == "null" || v != nil && (v[0] == '{' || v[0] == '[') {
+			v = nil
 		}
-		texts = append(texts, v[0] == '"')
+		out = append(out, mirrored{mcp.HeaderParam + p.header, v})
 	}
-	return out, texts
+	return out
+}
+
+// paramHeaders returns the Mcp-Param headers of a call, as mirrored.
+func (b *Backend) paramHeaders(who principal, m *mcp.Message) (out []edge.Header) {
+	for _, p := range b.mirrored(who, m) {
+		switch {
+		case p.value == nil:
+		case p.value[0] == '"':
+			out = append(out, edge.Header{Name: p.name, Value: mcp.EncodeHeader(mcp.String(p.value))})
+		default:
+			out = append(out, edge.Header{Name: p.name, Value: string(p.value)})
+		}
+	}
+	return out
 }
 
 // noIndex leads into no array: headers mirror what is reached through properties.
@@ -338,40 +350,35 @@ func (t *paramsOf) change(who principal, f func(*listed)) {
 
 func (l *listed) size() int { return 128 + l.now.bytes + l.pages.bytes + len(l.next) }
 
-// checkParams holds the Mcp-Param headers of a modern call against its
-// arguments, on behalf of a legacy backend, which does not know of them. What
-// it checks are the tools of the lists that have passed: a client has its
+// checkParams holds the Mcp-Param headers of a modern call against its arguments, as whoever
+// reads bodies must: a legacy backend does not know of them, and a modern one may not check.
+// What it checks are the tools of the lists that have passed to whom: a client has its
 // knowledge of headers from there, too (2026-07-28, x-mcp-header).
-func (b *Backend) checkParams(x *edge.Exchange) error {
-	m := x.Request
-	if m.Method != "tools/call" || x.Head.Remade {
+func (b *Backend) checkParams(x *edge.Exchange, who principal) error {
+	if x.Head.Remade {
 		return nil
 	}
-	wanted, texts := b.mirrored(principalOf(x.Identity), m)
-	for n, want := range wanted {
-		i := slices.IndexFunc(x.Head.Params, func(h edge.Header) bool { return strings.EqualFold(h.Name, want.Name) })
-		if i < 0 {
-			return edge.Errorf(edge.Mismatch, "check", "header %s is missing", want.Name)
-		}
-		if !sameParam(x.Head.Params[i].Value, want.Value, texts[n]) {
-			return edge.Errorf(edge.Mismatch, "check", "header %s does not match the body", want.Name)
+	for _, want := range b.mirrored(who, x.Request) {
+		i := slices.IndexFunc(x.Head.Params, func(h edge.Header) bool { return strings.EqualFold(h.Name, want.name) })
+		switch {
+		case i < 0 && want.value != nil:
+			return edge.Errorf(edge.Mismatch, "check", "header %s is missing", want.name)
+		case i >= 0 && !sameParam(x.Head.Params[i].Value, want.value):
+			return edge.Errorf(edge.Mismatch, "check", "header %s does not match the body", want.name)
 		}
 	}
 	return nil
 }
 
-// sameParam compares two values of such a header. Numbers are compared as such, and
-// strings, which text says that they are, as they are.
-func sameParam(a, b string, text bool) bool {
-	x, err1 := mcp.DecodeHeader(a)
-	y, err2 := mcp.DecodeHeader(b)
-	if err1 != nil || err2 != nil {
+// sameParam compares such a header with its argument; nil for none. Numbers are compared as
+// such, digit for digit, and strings as they are.
+func sameParam(header string, value []byte) bool {
+	said, err := mcp.DecodeHeader(header)
+	switch {
+	case err != nil || value == nil:
 		return false
+	case value[0] == '"':
+		return said == mcp.String(value)
 	}
-	if x == y || text {
-		return x == y
-	}
-	n, err1 := strconv.ParseFloat(x, 64)
-	o, err2 := strconv.ParseFloat(y, 64)
-	return err1 == nil && err2 == nil && n == o
+	return mcp.Valid([]byte(said)) == nil && mcp.Same([]byte(said), value)
 }

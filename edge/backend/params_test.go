@@ -40,16 +40,17 @@ func TestParamsOfStringsAndNumbers(t *testing.T) {
 		argument, header string
 		same             bool
 	}{
-		{`1`, "1", true}, {`1`, "1.0", true}, {`100`, "1e2", true}, {`1`, "2", false}, {`1`, "one", false},
+		{`1`, "1", true}, {`1`, "1.0", true}, {`100`, "1e2", true}, {`1`, "2", false}, {`1`, "one", false}, {`5`, "05", false}, {`5`, "0x5", false},
+		{`9007199254740993`, "9007199254740993", true}, {`9007199254740993`, "9007199254740992", false},
 		{`"1"`, "1", true}, {`"1"`, "=?base64?MQ==?=", true}, {`"1"`, "1.0", false}, {`"1"`, "01", false}, {`"1e2"`, "100", false},
-		{`true`, "true", true}, {`true`, "false", false},
+		{`true`, "true", true}, {`true`, "false", false}, {`null`, "null", false}, {`{}`, "{}", false},
 	} {
 		m, err := mcp.Decode(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"tool","arguments":{"a":%s}}}`, one.argument))
 		if err != nil {
 			t.Fatal(err)
 		}
 		x := &edge.Exchange{Request: m, Head: edge.Head{Params: []edge.Header{{Name: "Mcp-Param-H", Value: one.header}}}}
-		if err := b.checkParams(x); (err == nil) != one.same || err != nil && edge.KindOf(err) != edge.Mismatch {
+		if err := b.checkParams(x, principal{}); (err == nil) != one.same || err != nil && edge.KindOf(err) != edge.Mismatch {
 			t.Errorf("%s and %s: %v", one.argument, one.header, err)
 		}
 	}

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/weir-edge/weir/edge"
@@ -91,7 +92,10 @@ func checkModern(m *mcp.Message, req *request) (name string, err error) {
 	if level := m.Meta(mcp.MetaLogLevel); level.OK() && !mcp.LogLevel(mcp.String(level.Of(m.Raw))) {
 		return "", edge.Errorf(edge.Params, "check", "params._meta.%s is no log level", mcp.MetaLogLevel)
 	}
-	for _, p := range req.params {
+	for i, p := range req.params {
+		if slices.ContainsFunc(req.params[:i], func(h edge.Header) bool { return strings.EqualFold(h.Name, p.Name) }) {
+			return "", edge.Errorf(edge.Mismatch, "check", "header %s is there twice", p.Name)
+		}
 		if _, err := mcp.DecodeHeader(p.Value); err != nil {
 			return "", &edge.Error{Kind: edge.Mismatch, Op: "check", Err: errors.New(p.Name + " has " + err.Error())}
 		}

@@ -69,6 +69,75 @@ func TestM05(t *testing.T) {
 	}
 }
 
+// A header that mirrors an argument has to be what the argument is, before a server of either
+// era: the modern one here runs whatever it gets. It counts once a list has passed.
+func TestM06(t *testing.T) {
+	t.Parallel()
+	for _, era := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
+		t.Run(era.String(), func(t *testing.T) {
+			t.Parallel()
+			back, other := edgetest.NewServer(t, era), edgetest.NewServer(t, edgetest.Modern)
+			back.Tools = `[{"name":"echo","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"},"n":{"type":"integer","x-mcp-header":"N"}}}}]`
+			for name, yaml := range map[string]string{"echo": edgetest.Manifest(back), "a_echo": group(map[string]*edgetest.Server{"a": back, "b": other})} {
+				e := edgetest.Start(t, yaml)
+				c := e.NewClient()
+				if r := c.Modern("1", "tools/list", ""); !strings.Contains(string(r.Answer()), `"`+name+`"`) {
+					t.Fatalf("status %d: %s", r.Status, r.Body)
+				}
+				back.Forget()
+				call := func(arguments string) (string, []string) {
+					return edgetest.ModernRequest("2", "tools/call", edgetest.CallParams(name, arguments), edgetest.Meta())
+				}
+				for _, row := range []struct {
+					arguments string
+					params    []string
+					says      string // of the refusal; "" for none
+				}{
+					{`{"region":"eu"}`, []string{"Region", "us"}, "header Mcp-Param-Region does not match the body"},
+					{`{"region":"eu"}`, nil, "header Mcp-Param-Region is missing"},
+					{`{"region":null}`, []string{"Region", "eu"}, "header Mcp-Param-Region does not match the body"},
+					{`{}`, []string{"Region", "eu"}, "header Mcp-Param-Region does not match the body"},
+					{`{"region":["eu"]}`, []string{"Region", "eu"}, "header Mcp-Param-Region does not match the body"},
+					{`{"n":9007199254740993}`, []string{"N", "9007199254740992"}, "header Mcp-Param-N does not match the body"},
+					{`{"n":5}`, []string{"N", "0x5"}, "header Mcp-Param-N does not match the body"},
+					{`{"region":"eu","n":5}`, []string{"Region", "=?base64?ZXU=?=", "N", "5.0", "Other", "x"}, ""},
+					{`{"region":null}`, nil, ""},
+				} {
+					body, head := call(row.arguments)
+					for i := 0; i < len(row.params); i += 2 {
+						head = append(head, "Mcp-Param-"+row.params[i], row.params[i+1])
+					}
+					before := back.Count("tools/call")
+					r := c.Post(body, head...)
+					if row.says == "" {
+						if r.Status != 200 || back.Count("tools/call") != before+1 {
+							t.Errorf("%s, %s, %q: status %d: %s", name, row.arguments, row.params, r.Status, r.Answer())
+						}
+						continue
+					}
+					if m := fails(t, r, 400, -32020, "2"); m.Error.Message != row.says || back.Count("tools/call") != before {
+						t.Errorf("%s, %s, %q: %s", name, row.arguments, row.params, m.Error.Message)
+					}
+				}
+
+				// One name on two lines, in any spelling, and also one that no tool wants.
+				for _, twice := range []string{"Mcp-Param-Region: eu\r\nmcp-param-REGION: us\r\n", "Mcp-Param-Region: eu\r\nMcp-Param-Other: 1\r\nMcp-Param-Other: 1\r\n"} {
+					before := back.Count("tools/call")
+					body, head := call(`{"region":"eu"}`)
+					for i := 0; i < len(head); i += 2 {
+						twice += head[i] + ": " + head[i+1] + "\r\n"
+					}
+					raw := e.Dial()
+					raw.Write("POST /mcp HTTP/1.1\r\nHost: " + e.Addr() + "\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n" + twice + fmt.Sprintf("Content-Length: %d\r\n\r\n", len(body)) + body)
+					if h, text := raw.Read(); h.StatusCode != 400 || !strings.Contains(text, "-32020") || !strings.Contains(text, "is there twice") || back.Count("tools/call") != before {
+						t.Errorf("%q: status %d: %s", twice, h.StatusCode, text)
+					}
+				}
+			}
+		})
+	}
+}
+
 // A batch is refused by the revisions that have none; in the older ones each
 // message in it is judged by itself.
 func TestM07(t *testing.T) {
