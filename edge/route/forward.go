@@ -406,7 +406,7 @@ func (s *Server) InWordsOf(x *edge.Exchange) (*mcp.Message, error) {
 		v, ok := s.o.Parked.Sealer().Open(mcp.String(at.Of(m.Raw)))
 		switch {
 		case ok && v.Call != "": // of a parked call, which looks at it itself
-		case ok && v.Server == s.Name && v.Backend == t.Backend && v.Principal == x.Identity.Principal() && string(v.Digest) == string(Digest(m)):
+		case ok && v.Server == s.Name && v.Backend == t.Backend && v.Principal == x.Identity.Principal() && Repeats(m, v.Digest):
 			edits = append(edits, mcp.Edit{Span: at, With: mcp.Quote(v.Inner)})
 		default:
 			return nil, edge.Errorf(edge.Params, "route", "requestState is not valid for this request")

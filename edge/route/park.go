@@ -260,7 +260,7 @@ func (ps *Parked) Holds(s State) bool {
 func (ps *Parked) Verify(x *edge.Exchange, m *mcp.Message) (State, bool) {
 	s, ok := ps.Sealer().Open(m.Text("requestState"))
 	ok = ok && s.Call != "" && x.Target != nil && s.Server == x.Server && s.Backend == x.Target.Backend &&
-		s.Principal == x.Identity.Principal() && bytes.Equal(s.Digest, Digest(m))
+		s.Principal == x.Identity.Principal() && Repeats(m, s.Digest)
 	return s, ok
 }
 

@@ -49,8 +49,17 @@ func CheckRetry(x *edge.Exchange) error {
 }
 
 // Digest returns a digest of the parts of a request that a retry must repeat: method
-// and params, without _meta, which may change, and the members that a retry adds.
-func Digest(m *mcp.Message) []byte {
+// and params, without _meta, which may change, and the members that a retry adds. It is of
+// values: another order of members, space, and another spelling of a text change nothing.
+func Digest(m *mcp.Message) []byte { return digest(m, true) }
+
+// Repeats reports whether a request is the one that a digest is of. That of a process of before
+// a hand-over may be of the bytes of values.
+func Repeats(m *mcp.Message, of []byte) bool {
+	return bytes.Equal(of, digest(m, true)) || bytes.Equal(of, digest(m, false))
+}
+
+func digest(m *mcp.Message, values bool) []byte {
 	h := sha256.New()
 	part := func(b []byte) {
 		h.Write(strconv.AppendInt(nil, int64(len(b)), 10))
@@ -63,12 +72,45 @@ func Digest(m *mcp.Message) []byte {
 	for _, p := range members {
 		switch string(p.Name) {
 		case "_meta", "inputResponses", "requestState":
-		default:
-			part(p.Name)
-			part(p.Value)
+			continue
 		}
+		var all mcp.Outline
+		if part(p.Name); values && all.Read(p.Value, mcp.Bounds{}) == nil {
+			p.Value = spelt(make([]byte, 0, len(p.Value)), &all, 0)
+		}
+		part(p.Value)
 	}
 	return h.Sum(nil)
+}
+
+// spelt appends a value in the one spelling that all have that are equal but for how numbers
+// are written: without space, members by their names.
+func spelt(to []byte, all *mcp.Outline, n int) []byte {
+	v, i, end := all.Value(n), all.First(n), all.End(n)
+	switch v[0] {
+	case '"':
+		return mcp.AppendString(to, mcp.String(v))
+	case '[':
+		for to = append(to, '['); i < end; i = all.After(i) {
+			to = append(spelt(to, all, i), ',')
+		}
+		return append(to, ']')
+	case '{':
+		var names []string
+		nodes := map[string]int{}
+		for ; i < end; i = all.After(i) {
+			name := string(mcp.Unquote(all.Name(i)))
+			names, nodes[name] = append(names, name), i
+		}
+		slices.Sort(names)
+		to = append(to, '{')
+		for _, name := range names {
+			to = append(mcp.AppendString(to, name), ':')
+			to = append(spelt(to, all, nodes[name]), ',')
+		}
+		return append(to, '}')
+	}
+	return append(to, v...)
 }
 
 // ErrState returns the error for a state that is not valid for its request.
