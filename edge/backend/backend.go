@@ -400,6 +400,7 @@ func (b *Backend) Introduced(ctx context.Context, who *edge.Identity) (*Introduc
 	if in := b.intro.Load(); in != nil {
 		return in, nil
 	}
+	before := b.away.Load()
 	select {
 	case b.asking <- struct{}{}:
 		defer func() { <-b.asking }()
@@ -408,6 +409,9 @@ func (b *Backend) Introduced(ctx context.Context, who *edge.Identity) (*Introduc
 	}
 	if in := b.intro.Load(); in != nil {
 		return in, nil
+	}
+	if why := b.away.Load(); why != nil && why != before && edge.KindOf(*why) != edge.Gone && edge.KindOf(*why) != edge.Timeout {
+		return nil, *why // another was told so meanwhile, who neither left nor had less time; to ask again may start a server again
 	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()

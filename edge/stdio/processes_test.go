@@ -464,6 +464,68 @@ func TestIntroductionThatIsRefused(t *testing.T) {
 	}
 }
 
+// Who waits while another asks a server that fails is told what that one is, and starts it once
+// more only where that one left.
+func TestIntroductionThatOthersAwait(t *testing.T) {
+	for _, leaves := range []bool{false, true} {
+		t.Run(fmt.Sprintf("the first leaves: %v", leaves), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				starts := make(chan chan bool, 8)
+				b := bridge(t, "", func(c *stdio.Config) { c.Starter = held(starts) })
+				back, err := backend.Open(backend.Config{Name: "back", Local: b, Silence: time.Minute, Cap: time.Minute, Info: []byte("{}"), Log: slog.New(slog.DiscardHandler)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer back.Close()
+				ask := func(ctx context.Context) chan error {
+					told := make(chan error, 1)
+					go func() {
+						_, err := back.Introduced(ctx, nil)
+						told <- err
+					}()
+					synctest.Wait()
+					return told
+				}
+				ctx, leave := context.WithCancel(t.Context())
+				defer leave()
+				first, second := ask(ctx), ask(t.Context())
+				want := 1
+				if leaves {
+					leave()
+					if err := <-first; edge.KindOf(err) != edge.Gone {
+						t.Errorf("the first, which left: %v", err)
+					}
+					synctest.Wait()
+					want = 2
+				}
+				n := 0
+				for len(starts) > 0 {
+					n++
+					close(<-starts)
+					synctest.Wait()
+				}
+				if err := <-second; n != want || err == nil || !strings.Contains(err.Error(), "refuses initialize") {
+					t.Errorf("started %d times, and the second was told: %v", n, err)
+				}
+			})
+		})
+	}
+}
+
+// held starts a server that refuses initialize, when it is let go.
+type held chan chan bool
+
+func (h held) Start(ctx context.Context, principal string) (stdio.Process, error) {
+	one := make(chan bool)
+	h <- one
+	select {
+	case <-one:
+		return inside("refuses").Start(ctx, principal)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
 // A server that ends on server/discover, that answers it late, or never, is served; the
 // first is remembered, and is asked for initialize alone from then on.
 func TestIntroduction(t *testing.T) {
