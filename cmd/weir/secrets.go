@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-edge/weir/cmd/weir/secrets"
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/authserver"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/secret"
 	"github.com/weir-edge/weir/edge/source"
@@ -27,7 +28,8 @@ func secretsOf(set *source.Set, dir string, environ []string) (edge.Secrets, err
 }
 
 // unsent warns of what the edge could not send a backend or an identity provider: a secret
-// with a line break, say, or a variable that is not set here. There is none without a plan.
+// with a line break, say, or a variable that is not set here; and of what cannot be a secret or
+// a key of an authorization server. There is none without a plan.
 func unsent(r *source.Result, secrets edge.Secrets) source.Findings {
 	var out source.Findings
 	if r.Plan == nil {
@@ -60,6 +62,18 @@ func unsent(r *source.Result, secrets edge.Secrets) source.Findings {
 			if err != nil {
 				warn("", "backend %s: %v", b.Name, err)
 			}
+		}
+	}
+	for _, n := range r.Report.Needs {
+		value, err := secrets.Secret(context.Background(), n.Name, n.Key)
+		if err == nil {
+			err = authserver.Sound(n.Path, []byte(value))
+		}
+		if err != nil {
+			out = append(out, r.Locate(compile.Finding{
+				Severity: compile.Warning, Object: n.Object, Path: n.Path,
+				Message: fmt.Sprintf("secret %s/%s: %v; it has to be right when the edge starts", n.Name, n.Key, err),
+			}))
 		}
 	}
 	return out

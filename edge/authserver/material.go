@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -134,4 +135,18 @@ func hmacSecret(value []byte) []byte {
 		return value
 	}
 	return text
+}
+
+// Sound judges the value of a secret that the field at a path of a manifest refers to: whether
+// it can be one of hmacSecretRefs or signingKeySecretRefs. It is nil for any other field.
+func Sound(path string, value []byte) (err error) {
+	switch {
+	case strings.Contains(path, "hmacSecretRefs["):
+		if n := len(hmacSecret(value)); n < minSecret {
+			err = fmt.Errorf("it has %d bytes, and needs %d: make one with: weir auth keygen", n, minSecret)
+		}
+	case strings.Contains(path, "signingKeySecretRefs["):
+		_, err = oauth.NewSigner(bytes.TrimRight(value, "\r\n"))
+	}
+	return err
 }
