@@ -2,6 +2,8 @@ package compile
 
 import (
 	"cmp"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -63,6 +65,13 @@ func (c *compiler) measured(o *object, ref *v1beta1.TelemetryConfigRef) *telemet
 func (c *compiler) observing(at *object, spec telemetry.Spec) *telemetry.Spec {
 	part, wrong := telemetry.Parse(spec)
 	c.faults(at, wrong)
+	telemetry.Unused(spec, func(name, why string) {
+		path := strings.TrimSuffix(spec.EndpointPath.String(), "endpoint") + name
+		said := slices.ContainsFunc(c.report.Findings, func(f Finding) bool { return f.Index == at.index && f.Path == path }) // of another server that refers to it
+		if len(wrong) == 0 && at.gives(path) && !said {
+			c.find(Note, at, path, ReasonUnused, "not used: %s", why)
+		}
+	})
 	if part == nil {
 		return nil
 	}

@@ -240,7 +240,15 @@ func (c *compiler) switchedOff(o *object, config *v1beta1.ServerConfig) {
 	}
 	breaker := config.Operational.FailureHandling.CircuitBreaker
 	off(handling+".circuitBreaker", breaker != nil && breaker.Enabled)
-	if f := failure(config); o.gives(handling+".healthCheckTimeout") && f.Timeout >= f.Interval {
+	f := failure(config)
+	short := func(name string, d time.Duration) {
+		if d < 100*time.Millisecond {
+			c.find(Warning, o, handling+name, ReasonInvalid, "%s is very short, and may find a backend away that is well: write s for seconds", d)
+		}
+	}
+	short(".healthCheckInterval", f.Interval)
+	short(".healthCheckTimeout", f.Timeout)
+	if o.gives(handling+".healthCheckTimeout") && f.Timeout >= f.Interval {
 		c.find(Note, o, handling+".healthCheckTimeout", ReasonInvalid, "should be less than healthCheckInterval, %s: a backend that keeps silent is checked less often than that", f.Interval)
 	}
 }

@@ -57,6 +57,12 @@ func (c *compiler) idle(o *object, path string, a *v1beta1.Aggregation) {
 	for i, t := range a.Tools {
 		if t.ToolConfigRef != nil && (len(t.Filter) > 0 || len(t.Overrides) > 0) {
 			c.find(Warning, o, fmt.Sprintf("%s.tools[%d].toolConfigRef", path, i), ReasonUnused, "filter and overrides beside it are not used: it takes their place")
+			continue
+		}
+		for _, name := range slices.Sorted(maps.Keys(t.Overrides)) {
+			if v := t.Overrides[name]; v.Name == "" && v.Description == "" && (v.Annotations == nil || *v.Annotations == v1beta1.ToolAnnotations{}) {
+				c.find(Note, o, fmt.Sprintf("%s.tools[%d].overrides[%s]", path, i, name), ReasonUnused, "it changes nothing: set name, description or a member of annotations")
+			}
 		}
 	}
 }

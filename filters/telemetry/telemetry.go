@@ -151,6 +151,30 @@ func Parse(s Spec) (*Part, field.ErrorList) {
 	return p, nil
 }
 
+// Unused calls say with the settings that change nothing as the others are, by their names in
+// the section of the endpoint, and why. Nothing is said of a section that is not switched on.
+func Unused(s Spec, say func(name, why string)) {
+	at, wrong := parseEndpoint(s.Endpoint, s.Insecure)
+	switch {
+	case s.EndpointPath == nil:
+		return
+	case s.Endpoint == "":
+		say("headers", "there is no endpoint")
+		say("sensitiveHeaders", "there is no endpoint")
+		say("caCertPath", "there is no endpoint")
+		say("caBundleRef", "there is no endpoint")
+	case !s.Traces && !s.Metrics:
+		say("endpoint", "neither traces nor metrics are enabled")
+	case wrong == "" && at.plain:
+		say("caCertPath", "with insecure: true the endpoint is spoken to in plain text")
+		say("caBundleRef", "with insecure: true the endpoint is spoken to in plain text")
+	}
+	if !s.Traces {
+		say("samplingRate", "traces are not enabled")
+		say("tracing.samplingRate", "traces are not enabled")
+	}
+}
+
 // parseEndpoint reads where a collector is. The scheme says how it is spoken
 // to: http and https are OTLP over HTTP, grpc and grpcs OTLP over gRPC. Without
 // a scheme port 4317 is gRPC, and any other HTTP (OTLP specification, "OTLP/gRPC
