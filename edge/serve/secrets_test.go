@@ -1,6 +1,7 @@
 package serve_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/edgetest/idp"
+	"github.com/weir-edge/weir/edge/secret"
 	"github.com/weir-edge/weir/edge/serve"
 )
 
@@ -214,7 +216,18 @@ func TestStateKeyOfASecret(t *testing.T) {
 	}
 
 	s := serve.Defaults()
-	s.Listen, s.AdminListen, s.SecretsDir = "127.0.0.1:0", "", dir
+	s.Listen, s.AdminListen, s.SecretsDir = "127.0.0.1:0", "", t.TempDir()
+	bare := secret.NewEncrypted(filepath.Join(dir, "secrets.enc")) // nobody has set it up
+	e, err := serve.New(s, edgetest.Plan(t, manifest), slog.New(slog.DiscardHandler), serve.WithSecrets(secret.Options{Dir: s.SecretsDir, Store: bare}))
+	if err != nil {
+		t.Fatalf("without any secrets: %v", err)
+	}
+	over, end := context.WithCancel(t.Context())
+	end()
+	if err := e.Serve(over); err != nil {
+		t.Error(err)
+	}
+	s.SecretsDir = dir
 	for text, want := range map[string]string{"hunter2": "secret weir-state/key:1: not a key", "": "its file is empty"} {
 		put(text)
 		if _, err := serve.New(s, edgetest.Plan(t, manifest), slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {

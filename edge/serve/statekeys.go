@@ -24,8 +24,8 @@ type seals struct {
 }
 
 // stateKeys returns the keys that seal states: those of a file, else those of a secret,
-// else a random one for the life of the process, also where secrets are not unlocked yet. given reports that they are not random,
-// so that other edges may have them.
+// else a random one for the life of the process, also where secrets are not unlocked or set up
+// yet. given reports that they are not random, so that other edges may have them.
 func stateKeys(file string, secrets edge.Secrets) (keys [][]byte, given bool, err error) {
 	if file != "" {
 		text, err := edge.ReadKeys(file)
@@ -41,7 +41,7 @@ func stateKeys(file string, secrets edge.Secrets) (keys [][]byte, given bool, er
 	case err == nil:
 		keys, err = secret.ParseStateKeys("secret "+secret.State+"/"+secret.StateKey, []byte(text))
 		return keys, true, err
-	case !errors.Is(err, secret.ErrNowhere) && !errors.Is(err, secret.ErrLocked):
+	case !errors.Is(err, secret.ErrNowhere) && !errors.Is(err, secret.ErrLocked) && !errors.Is(err, secret.ErrNotSetUp):
 		return nil, false, err
 	}
 	key := make([]byte, 32)
