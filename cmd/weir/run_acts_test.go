@@ -96,6 +96,7 @@ func TestRunFlagsAct(t *testing.T) {
 	if one := h.listed("off"); one.Sandbox != "none" {
 		t.Errorf("without a sandbox: %q", one.Sandbox)
 	}
+	h.asks(h.must("run", "--name", "web", "--sandbox", "off", "--network", "host", "--transport", "streamable-http", "--", filepath.Join(filepath.Dir(small(t)), "small-http")), "") // at a port that was free
 	if out, _, code := h.weir("list", "--label", "team=a"); code != 0 || strings.Contains(out, "off") {
 		t.Errorf("list by a label: exit code %d, %s", code, out)
 	}

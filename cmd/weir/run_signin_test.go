@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,10 +15,15 @@ import (
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
-// smallHTTP is an MCP server over streamable HTTP, at the port in PORT. Its tool says which
+// smallHTTP is an MCP server over streamable HTTP, at the port in PORT or MCP_PORT. Its tool says which
 // Authorization header a call had.
 func smallHTTP() {
-	err := http.ListenAndServe("127.0.0.1:"+os.Getenv("PORT"), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	at := "127.0.0.1:" + cmp.Or(os.Getenv("PORT"), os.Getenv("MCP_PORT"))
+	err := http.ListenAndServe(at, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Host != at { // as many refuse it for the sake of browsers
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
 		text, err := io.ReadAll(r.Body)
 		m, wrong := mcp.Decode(text)
 		if r.Method != http.MethodPost || err != nil || wrong != nil {

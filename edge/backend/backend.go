@@ -167,7 +167,9 @@ func Open(c Config) (*Backend, error) {
 			pool.Via(served.Dial)
 		}
 		b.peer = newPeer(u, pool, &c)
-		b.peer.stray = b.stray
+		if b.peer.stray = b.stray; served != nil {
+			b.peer.port = served.Port // a server that checks Host is asked for its own
+		}
 		b.peer.missed = func(err error) {
 			b.Log.Warn("backend sent what is no message on a stream; passed over", "backend", b.Name, "error", err)
 		}

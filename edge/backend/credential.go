@@ -53,7 +53,7 @@ func (p *peer) write(ctx context.Context, o *outgoing, one *edge.Credential, ref
 	}
 	w.head, w.lines = p.head(w.head[:0], o, one), w.lines[:0]
 	first := bytes.Index(w.head, crlf)
-	w.to = edge.Outbound{Exchange: o.x, Method: o.method, URL: p.url, Lines: w.head[first:], Body: o.body, Refused: refused != 0, Sent: refused}
+	w.to = edge.Outbound{Exchange: o.x, Method: o.method, URL: p.address(), Lines: w.head[first:], Body: o.body, Refused: refused != 0, Sent: refused}
 	var err error
 	w.generation, err = one.Attach(ctx, &w.to, w.set)
 	w.to = edge.Outbound{} // a pad keeps no message

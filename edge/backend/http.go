@@ -23,7 +23,8 @@ import (
 type peer struct {
 	pool   *wire.Pool
 	url    *url.URL
-	target string // path and query of the endpoint
+	port   func() int // in place of that of url, unless it is 0; nil for none
+	target string     // path and query of the endpoint
 	agent  string
 	limit  int // bytes of one message
 
@@ -37,6 +38,20 @@ func newPeer(u *url.URL, p *wire.Pool, c *Config) *peer {
 		pool: p, url: u, target: u.RequestURI(), agent: c.Agent, limit: c.MaxMessage, stray: func() {}, missed: func(error) {},
 		credentials: &credentials{configured: c.Credential},
 	}
+}
+
+// address is the URL of the endpoint, with the port that is listened on.
+func (p *peer) address() *url.URL {
+	if p.port == nil {
+		return p.url
+	}
+	port := p.port()
+	if port == 0 {
+		return p.url
+	}
+	u := *p.url
+	u.Host = net.JoinHostPort(u.Hostname(), strconv.Itoa(port))
+	return &u
 }
 
 // at returns the peer for another path of the same backend.
@@ -222,7 +237,7 @@ func (o *outgoing) deadline(now time.Time) time.Time {
 // request itself: nothing of a client's framing goes on.
 func (p *peer) head(b []byte, o *outgoing, one *edge.Credential) []byte {
 	b = append(append(append(b, o.method...), ' '), p.target...)
-	b = append(append(b, " HTTP/1.1\r\nHost: "...), p.url.Host...)
+	b = append(append(b, " HTTP/1.1\r\nHost: "...), p.address().Host...)
 	b = append(append(b, "\r\nUser-Agent: "...), p.agent...)
 	if o.method == "POST" {
 		b = append(b, "\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: "...)

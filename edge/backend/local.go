@@ -65,6 +65,9 @@ type OverHTTP interface {
 	// the server rests nothing but a call has it started.
 	Dial(context.Context) (net.Conn, error)
 
+	// Port is where the process that listens does; 0 while none does, or nobody knows.
+	Port() int
+
 	// Call notes that a call begins, until over is called: a server that is silent
 	// meanwhile may be at work.
 	Call() (over func())

@@ -95,10 +95,7 @@ func (s *session) dialSSE(ctx context.Context) (*sseLink, error) {
 // sameOrigin reads the data of an endpoint event. Only the origin of the
 // stream itself will do: a backend does not choose whom else the edge talks to.
 func (b *Backend) sameOrigin(data string) (*peer, error) {
-	base, err := url.Parse(b.URL)
-	if err != nil {
-		return nil, err
-	}
+	base := b.peer.address()
 	u, err := base.Parse(strings.TrimSpace(data))
 	if err != nil || origin(u) != origin(base) || u.User != nil {
 		return nil, edge.Errorf(edge.Unavailable, "endpoint", "named an endpoint of another origin")

@@ -26,4 +26,16 @@ func TestOriginOfAnEndpoint(t *testing.T) {
 			t.Errorf("%s of %s: %v", one.endpoint, one.stream, err)
 		}
 	}
+	// A local server has it at the port where it listens.
+	u, err := url.Parse("http://127.0.0.1:8080/sse")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &Backend{peer: newPeer(u, nil, &Config{})}
+	b.peer.port = func() int { return 9000 }
+	for endpoint, same := range map[string]bool{"http://127.0.0.1:9000/m": true, "/m": true, "http://127.0.0.1:8080/m": false} {
+		if to, err := b.sameOrigin(endpoint); (err == nil) != same || err == nil && to.address().Host != "127.0.0.1:9000" {
+			t.Errorf("%s of a local server: %v", endpoint, err)
+		}
+	}
 }

@@ -26,6 +26,7 @@ func (neighbour) Collect(edge.Emitter)                {}
 func (neighbour) Introduced(_ mcp.Era, e error) error { return e }
 func (neighbour) Well() error                         { return nil }
 func (neighbour) Close() error                        { return nil }
+func (neighbour) Port() int                           { return 0 }
 func (neighbour) Call() (over func())                 { return func() {} }
 func (n neighbour) Dial(ctx context.Context) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "tcp", n.address)

@@ -101,6 +101,21 @@ func (h *HTTP) Dial(ctx context.Context) (net.Conn, error) {
 	}
 }
 
+// Port is backend.OverHTTP.Port.
+func (h *HTTP) Port() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return portOf(h.at)
+}
+
+// portOf is where a process listens; 0 where it does not say it.
+func portOf(p Process) int {
+	if l, ok := p.(interface{ Port() int }); ok {
+		return l.Port()
+	}
+	return 0
+}
+
 // Call is backend.OverHTTP.Call.
 func (h *HTTP) Call() (over func()) {
 	h.calls.Add(1)
@@ -198,8 +213,8 @@ func (h *HTTP) serve(p Process, exited chan Exit, exit *Exit) (why string) {
 			return "stopped"
 		case <-late.C:
 			port := "its port"
-			if l, ok := p.(interface{ Port() int }); ok {
-				port += " " + strconv.Itoa(l.Port())
+			if n := portOf(p); n != 0 {
+				port += " " + strconv.Itoa(n)
 			}
 			return fmt.Sprintf("does not listen on %s within %s", port, within)
 		case <-tick.C:
