@@ -700,6 +700,26 @@ func TestSlowHost(t *testing.T) {
 	}
 }
 
+// What runs in the foreground is not started a second time when it is looked after.
+func TestForegroundStartsOnce(t *testing.T) {
+	e := &played{}
+	k, err := Open(KeeperOptions{Paths: pathsAt(t, t.TempDir()), Edge: e, Log: slog.New(slog.DiscardHandler), Boot: "one", Foreground: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.Close)
+	if err := k.Run(t.Context(), describe("time"), false, time.Minute, nil); err != nil {
+		t.Fatal(err)
+	}
+	k.Begin()
+	if err := k.Start(t.Context(), "time", time.Minute, nil); err != nil { // after a start under way
+		t.Fatal(err)
+	}
+	if said := e.said(); strings.Count(strings.Join(said, "\n"), "meet time") != 1 {
+		t.Errorf("%q", said)
+	}
+}
+
 // A process that was killed with a workload in its foreground holds neither its name nor its port.
 func TestForegroundKilled(t *testing.T) {
 	dir := t.TempDir()

@@ -262,10 +262,11 @@ func (k *Keeper) load(name string) bool {
 	return true
 }
 
-// Begin starts what is to run, and looks after it from then on.
+// Begin starts what is to run, and looks after it from then on. What Run was given in the
+// foreground runs already.
 func (k *Keeper) Begin() {
 	for _, w := range k.sorted() {
-		if w.wanted() && w.try() {
+		if !k.Foreground && w.wanted() && w.try() {
 			w.begin(false)
 		}
 	}
