@@ -253,7 +253,7 @@ func (m *Machine) Open(ctx context.Context, c Config) (*Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	if grade != Bwrap && c.Network == Profile {
+	if grade == None && c.Network == Closed || grade != Bwrap && c.Network == Profile {
 		c.Network, c.opened = Host, true // as the note says
 	}
 	switch {

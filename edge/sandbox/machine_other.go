@@ -52,7 +52,7 @@ func (m *Machine) Open(_ context.Context, c Config) (*Sandbox, error) {
 	case c.Isolate && c.Network != Host:
 		return nil, &GradeError{c.Name, "--isolate-network", why, next}
 	}
-	if c.Network == Profile {
+	if c.Network != Host {
 		c.Network, c.opened = Host, true // as the note says
 	}
 	for _, mount := range c.Mounts {

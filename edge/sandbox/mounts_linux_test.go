@@ -467,6 +467,10 @@ func TestGrades(t *testing.T) {
 	if got, _ := said(t, s); !s.Open() || s.Grade() != Landlock || strings.Contains(got["env"], "HTTP_PROXY") {
 		t.Errorf("open %v, %s, %s", s.Open(), s.Grade(), got["env"])
 	}
+	// Where nothing is held, neither is the profile none.
+	if s := openBox(t, m, Config{Name: "test", Network: Closed, Grade: None, Command: []string{probe(t), "env"}, Home: t.TempDir()}); !s.Open() || s.Grade() != None {
+		t.Errorf("without a sandbox: open %v, %s", s.Open(), s.Grade())
+	}
 	// It is really so.
 	c := Config{Name: "test", Command: []string{probe(t), "pid"}, Home: t.TempDir()}
 	if s := openBox(t, h, c); s.Grade() != Landlock {

@@ -68,7 +68,7 @@ type Config struct {
 	// Outlet carries what the network Profile lets out; required with it.
 	Outlet Outlet
 
-	opened bool // the grade cannot hold what Outlet lets out, and the network is the host's
+	opened bool // the grade cannot hold what the profile says of the network, which is the host's
 
 	// Isolate says that isolation was asked for by name: a grade that cannot hold it is
 	// an error, and not a note.
