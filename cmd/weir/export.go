@@ -38,7 +38,7 @@ of this machine is no image.`,
 		},
 		ValidArgsFunction: a.workloads().Complete(false),
 	}
-	cmd.Flags().BoolVar(&o.WithValues, "with-values", false, "write the values of variables and headers whose names read like those of secrets, too")
+	cmd.Flags().BoolVar(&o.WithValues, "with-values", false, "write the values of variables, headers and parameters of URLs whose names read like those of secrets, too")
 	addFormat(cmd, workload.Formats()...)
 	cmd.Flags().Lookup("format").Usage = "`FORMAT` to write: " + strings.Join(workload.Formats(), ", ")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

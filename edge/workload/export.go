@@ -27,7 +27,7 @@ func Formats() []string { return []string{FormatWeir, FormatK8s, FormatRunConfig
 
 // ExportOptions say what an export holds.
 type ExportOptions struct {
-	WithValues bool // of variables and headers whose names read like those of secrets
+	WithValues bool // of variables, headers and parameters of URLs whose names read like those of secrets
 }
 
 // replaceMe stands for an image that there is none of.
@@ -81,7 +81,7 @@ type exporter struct {
 	notes    []Note
 }
 
-// hide takes out the values of variables and headers whose names read like those of secrets.
+// hide takes out the values of variables, headers and parameters of URLs whose names read like those of secrets.
 func (e *exporter) hide() {
 	e.inClear(func(name, _ string) string {
 		e.comments = append(e.comments, "The value of "+name+" is left out, since the name reads like that of a secret: fill it in, or better keep it as a secret.")

@@ -161,7 +161,7 @@ func (e *exporter) clients(c *RunConfig) error {
 		in := e.oidc.Spec.Inline
 		o := runOIDC{
 			Issuer: in.Issuer, Audience: ref.Audience, JWKSURL: in.JWKSURL, ClientID: in.ClientID, AuthTokenFile: in.JWKSAuthTokenPath, AllowPrivateIP: in.JWKSAllowPrivateIP,
-			InsecureAllowHTTP: in.InsecureAllowHTTP, IntrospectionURL: in.IntrospectionURL, ResourceURL: ref.ResourceURL, Scopes: ref.Scopes,
+			InsecureAllowHTTP: in.InsecureAllowHTTP, IntrospectionURL: in.IntrospectionURL, ResourceURL: ref.ResourceURL, Scopes: append([]string{}, ref.Scopes...),
 		}
 		if in.ClientSecretRef != nil {
 			o.ClientSecret = named(*in.ClientSecretRef, "CLIENT_SECRET")
@@ -280,10 +280,9 @@ func (e *exporter) observed(c *RunConfig) error {
 	f := e.fields()
 	switch a := *f.audit; {
 	case f.run.AuditConfig != nil:
-		c.Audit = &auditFile{Audit: *f.run.AuditConfig}
+		c.Audit = &auditFile{On: new(a != nil && a.Enabled || f.run.AuditConfig.Enabled), Audit: *f.run.AuditConfig}
 	case a != nil && a.Enabled:
-		c.Audit = &auditFile{Audit: v1beta1.DefaultAudit()}
-		c.Audit.Enabled = true
+		c.Audit = &auditFile{On: new(true), Audit: v1beta1.DefaultAudit()}
 	}
 	if len(f.run.TelemetryEnvironment) > 0 && e.telemetry == nil {
 		e.lost("spec.run.telemetryEnvironment")

@@ -450,7 +450,7 @@ func (i *importer) incoming() error {
 	}
 	i.OIDCIssuer, i.OIDCAudience, i.OIDCJWKSURL, i.OIDCIntrospectionURL, i.OIDCClientID = o.Issuer, o.Audience, o.JWKSURL, o.IntrospectionURL, o.ClientID
 	i.OIDCInsecureHTTP, i.JWKSAllowPrivateIP, i.ResourceURL = o.InsecureAllowHTTP, o.AllowPrivateIP, o.ResourceURL
-	if len(o.Scopes) > 0 {
+	if o.Scopes != nil { // [] for none
 		i.OIDCScopes = o.Scopes
 	}
 	var err error

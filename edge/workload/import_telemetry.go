@@ -19,7 +19,9 @@ func (i *importer) observation() error {
 			return err
 		}
 	}
-	if c.Audit != nil {
+	if c.Audit != nil && c.Audit.On != nil && !*c.Audit.On {
+		i.say("audit_config: left out: enabled is false, and nothing is written down")
+	} else if c.Audit != nil {
 		i.audit = c.Audit.audit()
 		var err error
 		if i.audit.LogFile, err = i.absolute("audit_config.log_file", i.audit.LogFile); err != nil {

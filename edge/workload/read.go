@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/x509"
 	"encoding/json"
@@ -9,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -234,7 +236,9 @@ func (d *draft) readTools() error {
 	if err := d.decode("tools-override", d.ToolsOverride, data, &file); err != nil {
 		return err
 	}
-	d.overrides = file.ToolsOverride
+	if d.overrides = file.ToolsOverride; len(d.overrides) == 0 {
+		return wrong("tools-override", "%s names no tool", edge.Brief(d.ToolsOverride))
+	}
 	return oneName("tools-override", d.overrides)
 }
 
@@ -286,7 +290,11 @@ func (d *draft) readFiles() error {
 		d.CACert = d.path(d.CACert)
 	}
 	if d.JWKSAuthTokenFile != "" {
-		if _, err := d.file("jwks-auth-token-file", d.JWKSAuthTokenFile, maxSecretFile); err != nil {
+		data, err := d.file("jwks-auth-token-file", d.JWKSAuthTokenFile, maxSecretFile)
+		if err == nil && len(bytes.TrimSpace(data)) == 0 {
+			err = wrong("jwks-auth-token-file", "%s: it is empty", edge.Brief(d.JWKSAuthTokenFile))
+		}
+		if err != nil {
 			return err
 		}
 		d.JWKSAuthTokenFile = d.path(d.JWKSAuthTokenFile)
@@ -454,7 +462,28 @@ func ReadsLikeSecret(name string) bool {
 
 // headerReadsLikeSecret is ReadsLikeSecret of a header.
 func headerReadsLikeSecret(name string) bool {
-	return ReadsLikeSecret(name) || strings.EqualFold(name, "authorization")
+	return ReadsLikeSecret(name) || strings.EqualFold(name, "authorization") || strings.EqualFold(name, "cookie")
+}
+
+// secretsOfQuery calls f with each parameter of a URL's query whose name reads like that of a
+// secret, and returns the URL with what f returns in place of its value, as it is written there.
+func secretsOfQuery(text string, f func(name, value string) string) string {
+	before, query, ok := strings.Cut(text, "?")
+	if !ok {
+		return text
+	}
+	all := strings.Split(query, "&")
+	for i, one := range all {
+		written, value, _ := strings.Cut(one, "=")
+		name, err := url.QueryUnescape(written)
+		if err != nil {
+			name = written
+		}
+		if ReadsLikeSecret(name) {
+			all[i] = written + "=" + f(name, value)
+		}
+	}
+	return before + "?" + strings.Join(all, "&")
 }
 
 // remark notes what is good to know.
@@ -470,6 +499,10 @@ func (d *draft) remark() {
 			say("--otel-headers: %[1]s reads like a secret, and stands in the manifest in clear: keep it with `weir secret set NAME` and give --otel-headers %[1]s=secret://NAME", edge.Brief(name))
 		}
 	}
+	secretsOfQuery(d.server.URL, func(name, value string) string {
+		say("%s in the query of the URL reads like a secret, and stands in the manifest in clear: where the server takes it in a header, keep it with `weir secret set NAME` and give --remote-forward-headers-secret HEADER=NAME", edge.Brief(name))
+		return value
+	})
 	if d.forward != nil {
 		for _, name := range slices.Sorted(maps.Keys(d.forward.AddPlaintextHeaders)) {
 			if headerReadsLikeSecret(name) || d.Entry.IsSecret(name) {

@@ -76,6 +76,7 @@ func (d *draft) webhook(h v1beta1.Webhook, ca, cert, key string) (v1beta1.Webhoo
 
 // auditFile is what a file of --audit-config holds, by the reference's keys of now and before.
 type auditFile struct {
+	On                 *bool `json:"enabled,omitempty"` // nothing is yes
 	v1beta1.Audit      `json:",inline"`
 	EventTypesToo      []string `json:"event_types,omitempty"`
 	ExcludeToo         []string `json:"exclude_event_types,omitempty"`
@@ -89,7 +90,7 @@ type auditFile struct {
 // audit is the one that the file means.
 func (f *auditFile) audit() *v1beta1.Audit {
 	a := f.Audit
-	a.Enabled = true
+	a.Enabled = f.On == nil || *f.On
 	a.EventTypes = append(a.EventTypes, f.EventTypesToo...)
 	a.ExcludeEventTypes = append(a.ExcludeEventTypes, f.ExcludeToo...)
 	a.IncludeRequestData = a.IncludeRequestData || f.IncludeRequestToo
@@ -111,8 +112,15 @@ func (d *draft) readAudit() error {
 	if err := d.decode("audit-config", d.AuditConfig, data, &file); err != nil {
 		return err
 	}
-	d.audit = file.audit()
-	d.audit.LogFile = d.path(d.audit.LogFile)
+	switch a := file.audit(); {
+	case a.Enabled:
+		d.audit = a
+		d.audit.LogFile = d.path(d.audit.LogFile)
+	case d.EnableAudit:
+		return wrong("audit-config", "%s: enabled is false, and --enable-audit: leave one out", edge.Brief(d.AuditConfig))
+	default:
+		d.notes = append(d.notes, note("--audit-config: enabled is false in %s: nothing is written down", edge.Brief(d.AuditConfig)))
+	}
 	return nil
 }
 

@@ -598,3 +598,61 @@ func TestRunConfigProfileText(t *testing.T) {
 		}
 	}
 }
+
+// So are parameters of the URL, and a cookie.
+func TestExportHidesQueries(t *testing.T) {
+	m, err := lined(t, t.TempDir(), "https://a.example/mcp?a=shown&api%5Fkey=planted%31&x", "--proxy-port=21000", "--remote-forward-headers=Cookie=planted")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if told := noted(m.Notes); !strings.Contains(told, "api_key in the query of the URL reads like a secret") || !strings.Contains(told, "Cookie reads like a secret") || strings.Contains(told, "planted") {
+		t.Error(told)
+	}
+	for _, format := range Formats() {
+		text, notes, err := Export(m.Manifest, format, ExportOptions{})
+		if all := string(text) + noted(notes); err != nil || strings.Contains(all, "planted") || !strings.Contains(all, "The value of api_key is left out") || !strings.Contains(all, "The value of Cookie is left out") {
+			t.Errorf("%s: %v\n%s\n%s", format, err, text, noted(notes))
+		}
+		if whole, _, err := Export(m.Manifest, format, ExportOptions{WithValues: true}); err != nil || strings.Count(string(whole), "planted") != 2 {
+			t.Errorf("%s with values: %v\n%s", format, err, whole)
+		}
+	}
+	if text := Shown(m.Manifest); strings.Contains(text, "planted") || !strings.Contains(text, "https://a.example/mcp?a=shown&api%5Fkey=REDACTED&x") {
+		t.Errorf("people are shown\n%s", text)
+	}
+}
+
+// That nothing is audited, and that no scopes are asked for, are said by a RunConfig as by flags.
+func TestRunConfigSaysNone(t *testing.T) {
+	type m = map[string]any
+	manifest, notes, err := Import("run.json", changed(t, "audit_config", m{"enabled": false, "component": "a"}))
+	if err != nil || strings.Contains(string(manifest), "audit") || !strings.Contains(noted(notes), "audit_config: left out: enabled is false") {
+		t.Errorf("%v, %s\n%s", err, noted(notes), manifest)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "off.json"), []byte(`{"enabled": false}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	made, err := lined(t, dir, "--name=a", "--audit-config=off.json", "--oidc-issuer=https://a.example", "--oidc-audience=a", "--oidc-scopes=")
+	if err != nil || strings.Contains(string(made.Manifest), "audit:") || !strings.Contains(noted(made.Notes), "--audit-config: enabled is false") {
+		t.Fatalf("%v, %s\n%s", err, noted(made.Notes), made.Manifest)
+	}
+	first, _, err := Export(made.Manifest, FormatRunConfig, ExportOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, _, err := Import("run.json", first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second, _, err := Export(again, FormatRunConfig, ExportOptions{}); err != nil || string(second) != string(first) || !strings.Contains(string(second), `"Scopes": []`) {
+		t.Errorf("%v\n%s\nwas\n%s", err, second, first)
+	}
+	stateless, _, err := Import("run.json", []byte(`{"schema_version": "v0.1.0", "name": "a", "image": "npx", "transport": "stdio", "proxy_mode": "sse", "stateless": true}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Check(stateless); err == nil || !strings.Contains(err.Error(), "a stateless server has no streams") {
+		t.Errorf("%v\n%s", err, stateless)
+	}
+}

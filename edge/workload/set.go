@@ -217,10 +217,12 @@ func (s *set) inClear(f func(name, value string) string) {
 				}
 			}
 		case *v1beta1.MCPRemoteProxy:
+			k.Spec.RemoteURL = secretsOfQuery(k.Spec.RemoteURL, f)
 			if k.Spec.HeaderForward != nil {
 				headers(k.Spec.HeaderForward.AddPlaintextHeaders)
 			}
 		case *v1beta1.MCPServerEntry:
+			k.Spec.RemoteURL = secretsOfQuery(k.Spec.RemoteURL, f)
 			if k.Spec.HeaderForward != nil {
 				headers(k.Spec.HeaderForward.AddPlaintextHeaders)
 			}
