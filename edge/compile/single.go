@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -120,6 +121,9 @@ func (c *compiler) single(o *object) (Server, Door) {
 			door.Hosts = append(door.Hosts, p.Profile.Network.Inbound.AllowHost...)
 		}
 		if plan.Older = k.Spec.ProxyMode == v1beta1.TransportSSE; plan.Older {
+			if plan.Stateless {
+				c.fail(o, "spec.proxyMode", ReasonConflict, "sse, and spec.run.stateless: a stateless server has no streams: leave one out")
+			}
 			c.find(Warning, o, "spec.proxyMode", ReasonUnused, "sse is the older transport, which clients give up: leave it out, /mcp and /sse both answer")
 		}
 	}
@@ -149,6 +153,8 @@ func (c *compiler) login(o *object, l *v1beta1.RemoteAuth) *v1beta1.RemoteAuth {
 		c.fail(o, forwarded.String(), ReasonConflict, "Authorization, and spec.run.remoteAuth sends one: leave one out")
 	case (l.AuthorizeURL == "") != (l.TokenURL == ""):
 		c.fail(o, at+".authorizeUrl", ReasonConflict, "it goes together with tokenUrl: give both, or issuer alone")
+	case slices.Contains(v1beta1.OAuthParameters, l.ScopeParamName):
+		c.fail(o, at+".scopeParamName", ReasonConflict, "%s is a parameter of OAuth that says something else: name the one by which the server takes scopes", brief(l.ScopeParamName))
 	case l.Issuer != "" && l.TokenURL != "":
 		c.fail(o, at+".issuer", ReasonConflict, "its metadata name the endpoints: leave out authorizeUrl and tokenUrl, or issuer")
 	case l.BearerTokenPath != "" && (l.Issuer+l.TokenURL+l.ClientID+l.ClientSecretPath+l.Resource != "" || l.ClientSecretRef != nil || len(l.Scopes) > 0):

@@ -272,7 +272,11 @@ func (c *compiler) listens(o *object, s *v1beta1.MCPServer, run *v1beta1.ServerR
 		if w.Port, w.AnyPort = defaultPort, true; s.Spec.MCPPort != nil {
 			w.Port, w.AnyPort = int(*s.Spec.MCPPort), false
 		}
-		if host := run.TargetHost; host != "" && !loopback(net.JoinHostPort(host, "1")) {
+		switch host := run.TargetHost; {
+		case slices.Contains([]string{"", "localhost", "127.0.0.1", "::1"}, host):
+		case loopback(net.JoinHostPort(host, "1")):
+			c.fail(o, "spec.run.targetHost", ReasonInvalid, "%s: a server on the loopback is reached at 127.0.0.1 and ::1 alone: have it listen at one of them, and leave this out", brief(host))
+		default:
 			w.Host, w.AnyPort = host, false
 			if w.Asked {
 				c.fail(o, "spec.run.targetHost", ReasonConflict, "%s, and isolateNetwork: an isolated server is reached on its own loopback: take one out", brief(host))

@@ -306,3 +306,7 @@ const (
 	SandboxLandlock SandboxGrade = "landlock"
 	SandboxOff      SandboxGrade = "off"
 )
+
+// OAuthParameters are those of a login's own requests, none of which carries scopes (RFC 6749
+// §4.1.1, RFC 7636 §4.3, RFC 8707 §2, OpenID Connect Core §3.1.2.1).
+var OAuthParameters = []string{"response_type", "client_id", "redirect_uri", "state", "code_challenge", "code_challenge_method", "resource", "prompt", "nonce"}

@@ -216,6 +216,8 @@ func (o *Options) checkGroups() error {
 		return wrong("oidc-issuer", "%q is no URL such as https://login.example.com", edge.Brief(o.OIDCIssuer))
 	case o.OIDCIssuer != "" && o.OIDCAudience == "":
 		return wrong("oidc-issuer", "give --oidc-audience, too: a token for another server would open this one")
+	case o.Stateless && o.ProxyMode == string(v1beta1.TransportSSE):
+		return wrong("proxy-mode", "sse, and --stateless: a stateless server has no streams: leave one out")
 	case o.RemoteAuthBearerToken != "" && o.RemoteAuthBearerTokenFile != "":
 		return wrong("remote-auth-bearer-token-file", "and --remote-auth-bearer-token say the same: leave one out")
 	case o.TokenExchangeClientSecret != "" && o.TokenExchangeClientSecretFile != "":

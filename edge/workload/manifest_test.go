@@ -54,6 +54,8 @@ func TestManifestBad(t *testing.T) {
 	write("audit.json", `{"event_typos": []}`)
 	write("authz.json", `{"version": "1.0", "type": "policyv1"}`)
 	write("hooks.yaml", "validating:\n- {name: a, url: 'https://a.example', failure_policy: perhaps}\n")
+	write("nothing.json", "{}")
+	write("off.json", `{"enabled": false}`)
 	write("empty", "")
 	write("two-lines", "a\nb\n")
 	const url = "https://mcp.example.com/mcp"
@@ -126,6 +128,12 @@ func TestManifestBad(t *testing.T) {
 		{"--session-ttl=-1s", CodeInvalid, "session-ttl", "negative"},
 		{"--allowed-origins=*", CodeInvalid, "allowed-origins", "exact origin"},
 		{"--tools-override=twice.json", CodeInvalid, "tools-override", "both called x"},
+		{"--tools-override=nothing.json", CodeInvalid, "tools-override", "names no tool"},
+		{"--stateless --proxy-mode=sse", CodeInvalid, "proxy-mode", "--stateless"},
+		{"--transport=sse --target-host=127.0.0.2", CodeInvalid, "target-host", "127.0.0.1 and ::1 alone"},
+		{"--enable-audit --audit-config=off.json", CodeInvalid, "audit-config", "enabled is false"},
+		{"--oidc-issuer=https://a.example --oidc-audience=a --jwks-auth-token-file=empty", CodeInvalid, "jwks-auth-token-file", "it is empty"},
+		{url + " --remote-auth-client-id=a --remote-auth-scope-param-name=state", CodeInvalid, "remote-auth-scope-param-name", "says something else"},
 		{"--webhook-config=hooks.yaml", CodeInvalid, "webhook-config", "failure_policy"},
 		{"--webhook-config=nowhere.yaml", CodeInvalid, "webhook-config", "no such file"},
 		{"--audit-config=audit.json", CodeInvalid, "audit-config", "event_typos"},
