@@ -765,6 +765,23 @@ type sweeps struct {
 
 func (s sweeps) Sweep(unwanted func(name string) bool) { s.sweep(unwanted) }
 
+// Other processes are told what holds a workload in the foreground.
+func TestForegroundIsSeen(t *testing.T) {
+	dir := t.TempDir()
+	look := map[string]Look{"time": {State: Running, Sandbox: "none", Open: true}}
+	one, err := Open(KeeperOptions{Paths: pathsAt(t, dir), Edge: &played{looks: look}, Log: slog.New(slog.DiscardHandler), Boot: "one", Foreground: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(one.Close)
+	if err := one.Run(t.Context(), describe("time"), false, time.Minute, nil); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := keep(t, &played{}, dir).List(t.Context()); err != nil || len(all) != 1 || all[0].Sandbox != "none" || !readRecord(filepath.Join(pathsAt(t, dir).Workloads(), "time")).Open {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
 // What is left over of a workload is not that of one which begins in the foreground of another
 // process at the same time.
 func TestForegroundIsNotLeftOver(t *testing.T) {

@@ -59,6 +59,7 @@ func (k *Keeper) foreign(name string) *Detail {
 		w.now.State = Unknown
 	}
 	d := w.detail()
+	d.Sandbox, d.Isolation = w.now.Sandbox, d.Isolation && !w.now.Open
 	if d.Reason == "" {
 		d.Reason = fmt.Sprintf("runs in the foreground of the process %d", w.now.PID)
 		d.StatusContext = d.Reason

@@ -137,6 +137,7 @@ func (w *one) openLogs() {
 
 // to brings the workload to a state. Each transition is a line of edge.log, and counted.
 func (w *one) to(state State, reason string) {
+	look, _ := w.k.Edge.Look(w.name)
 	w.mu.Lock()
 	from := w.now.State
 	if from == state && w.now.Reason == reason {
@@ -144,6 +145,9 @@ func (w *one) to(state State, reason string) {
 		return
 	}
 	w.now.Reason = reason
+	if w.k.Foreground {
+		w.now.Sandbox, w.now.Open = look.Sandbox, look.Open
+	}
 	if from != state {
 		w.now.State, w.now.Since = state, time.Now()
 	}

@@ -47,6 +47,8 @@ type record struct {
 	Restarts   int        `json:"restarts,omitempty"`
 	URL        string     `json:"url,omitempty"`
 	Foreground bool       `json:"foreground,omitempty"` // it is gone when its process is
+	Sandbox    string     `json:"sandbox,omitempty"`    // of one in the foreground, for other processes
+	Open       bool       `json:"open,omitempty"`       // its network, likewise
 	Speaks     *speaks    `json:"speaks,omitempty"`
 }
 
