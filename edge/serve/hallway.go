@@ -159,7 +159,9 @@ func (o *opening) authenticate(s *server) error {
 	if s.login != nil {
 		parsed = parsed.Own(o.own(s.login))
 	}
-	if s.gate, err = parsed.Start(s.env(&s.after), e.given.issuers); err != nil {
+	env := s.env(&s.after)
+	env.Log = env.Log.With("server", p.Name) // whose clients are refused without the keys
+	if s.gate, err = parsed.Start(env, e.given.issuers); err != nil {
 		return err
 	}
 	s.document, s.guarded = parsed.Document(), parsed.Authenticates()

@@ -186,6 +186,12 @@ func TestRealProviderIntrospects(t *testing.T) {
 	}
 }
 
+// That the keys of an issuer cannot be had is logged with the server whose clients need them.
+func TestServerWithoutKeys(t *testing.T) {
+	e := edgetest.Start(t, introspected(edgetest.NewServer(t, edgetest.Modern).URL)+idpSecret)
+	edgetest.Until(t, "the keys are missed", func() bool { return strings.Contains(e.Log(), `msg="keys of issuer not fetched" server=main issuer=`) })
+}
+
 // Edges that have the secret weir-state/key in common take each other's states,
 // and others do not.
 func TestStateKeyOfASecret(t *testing.T) {
