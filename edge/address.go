@@ -3,6 +3,9 @@ package edge
 import (
 	"fmt"
 	"net/netip"
+	"net/url"
+	"path/filepath"
+	"strings"
 )
 
 // AddressError says that an address is one that the edge does not connect to.
@@ -77,4 +80,18 @@ func global6() []string { return []string{"2000::/3"} }
 // (6to4, Teredo).
 func special6() []string {
 	return []string{"2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"}
+}
+
+// HostOf is the host of a URL; "" for what is none.
+func HostOf(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
+}
+
+// PathInside reports whether a text can be a path inside of a sandbox.
+func PathInside(text string) bool {
+	return strings.HasPrefix(text, "/") && text != "/" && filepath.ToSlash(filepath.Clean(text)) == strings.TrimSuffix(text, "/")
 }

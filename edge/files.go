@@ -3,6 +3,7 @@ package edge
 import (
 	"context"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -102,4 +103,14 @@ func OwnersAlone(path string) Finding {
 		return Warning(ClassFile, "take the right away: chmod o-r "+path, "every user of this machine can read %s", path)
 	}
 	return Fine("")
+}
+
+// HasCertificate reports whether there is a certificate among blocks of PEM.
+func HasCertificate(data []byte) bool {
+	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+		if _, err := x509.ParseCertificate(block.Bytes); block.Type == "CERTIFICATE" && err == nil {
+			return true
+		}
+	}
+	return false
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -23,8 +24,8 @@ import (
 type peer struct {
 	pool   *wire.Pool
 	url    *url.URL
-	port   func() int // in place of that of url, unless it is 0; nil for none
-	target string     // path and query of the endpoint
+	port   *atomic.Int64 // in place of that of url, unless it is 0; nil for none
+	target string        // path and query of the endpoint
 	agent  string
 	limit  int // bytes of one message
 
@@ -42,15 +43,11 @@ func newPeer(u *url.URL, p *wire.Pool, c *Config) *peer {
 
 // address is the URL of the endpoint, with the port that is listened on.
 func (p *peer) address() *url.URL {
-	if p.port == nil {
-		return p.url
-	}
-	port := p.port()
-	if port == 0 {
+	if p.port == nil || p.port.Load() == 0 {
 		return p.url
 	}
 	u := *p.url
-	u.Host = net.JoinHostPort(u.Hostname(), strconv.Itoa(port))
+	u.Host = net.JoinHostPort(u.Hostname(), strconv.FormatInt(p.port.Load(), 10))
 	return &u
 }
 

@@ -62,11 +62,9 @@ type OverHTTP interface {
 	Local
 
 	// Dial connects to the server, and waits for one that starts. Errors are as of Open; while
-	// the server rests nothing but a call has it started.
-	Dial(context.Context) (net.Conn, error)
-
-	// Port is where the process that listens does; 0 while none does, or nobody knows.
-	Port() int
+	// the server rests nothing but a call has it started. port is where it listens; 0 where
+	// nobody knows.
+	Dial(context.Context) (c net.Conn, port int, err error)
 
 	// Call notes that a call begins, until over is called: a server that is silent
 	// meanwhile may be at work.
@@ -143,9 +141,18 @@ func (b *Backend) inTime(ctx context.Context, introduce func(context.Context) (*
 	return in, err
 }
 
+// dialServed connects to a local server that speaks HTTP, and notes where it listens.
+func (b *Backend) dialServed(ctx context.Context) (net.Conn, error) {
+	c, port, err := b.served.Dial(ctx)
+	if err == nil {
+		b.listens.Store(int64(port))
+	}
+	return c, err
+}
+
 // detectServed is detect of a local server that speaks HTTP, which it waits for.
 func (b *Backend) detectServed(ctx context.Context, on *edge.Exchange) (*Introduction, error) {
-	c, err := b.served.Dial(ctx)
+	c, err := b.dialServed(ctx)
 	if err != nil {
 		return nil, err
 	}

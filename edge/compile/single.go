@@ -122,7 +122,7 @@ func (c *compiler) single(o *object) (Server, Door) {
 		}
 		if plan.Older = k.Spec.ProxyMode == v1beta1.TransportSSE; plan.Older {
 			if plan.Stateless {
-				c.fail(o, "spec.proxyMode", ReasonConflict, "sse, and spec.run.stateless: a stateless server has no streams: leave one out")
+				c.fail(o, "spec.proxyMode", ReasonConflict, "sse, and stateless: a stateless server has no streams: leave one out")
 			}
 			c.find(Warning, o, "spec.proxyMode", ReasonUnused, "sse is the older transport, which clients give up: leave it out, /mcp and /sse both answer")
 		}

@@ -26,10 +26,10 @@ func (neighbour) Collect(edge.Emitter)                {}
 func (neighbour) Introduced(_ mcp.Era, e error) error { return e }
 func (neighbour) Well() error                         { return nil }
 func (neighbour) Close() error                        { return nil }
-func (neighbour) Port() int                           { return 0 }
 func (neighbour) Call() (over func())                 { return func() {} }
-func (n neighbour) Dial(ctx context.Context) (net.Conn, error) {
-	return (&net.Dialer{}).DialContext(ctx, "tcp", n.address)
+func (n neighbour) Dial(ctx context.Context) (net.Conn, int, error) {
+	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", n.address)
+	return c, 0, err
 }
 
 var _ backend.OverHTTP = neighbour{}

@@ -67,7 +67,7 @@ func NewHTTP(c Config, dial func(context.Context, Process) (net.Conn, error)) (*
 
 // Dial is backend.OverHTTP.Dial. It waits for a server that starts, and has one started that rests
 // where that is for a call: what looks after it, or listens to it, leaves it at rest.
-func (h *HTTP) Dial(ctx context.Context) (net.Conn, error) {
+func (h *HTTP) Dial(ctx context.Context) (net.Conn, int, error) {
 	h.begin.Do(func() { go h.keep() })
 	for {
 		h.mu.Lock()
@@ -79,33 +79,26 @@ func (h *HTTP) Dial(ctx context.Context) (net.Conn, error) {
 		h.mu.Unlock()
 		switch {
 		case h.life.Err() != nil:
-			return nil, edge.Errorf(edge.Unavailable, "dial", "%w", errOver)
+			return nil, 0, edge.Errorf(edge.Unavailable, "dial", "%w", errOver)
 		case p != nil:
 			c, err := h.dial(ctx, p)
 			if err != nil {
-				return nil, &edge.Error{Kind: edge.Unavailable, Op: "dial", Err: err}
+				return nil, 0, &edge.Error{Kind: edge.Unavailable, Op: "dial", Err: err}
 			}
-			return c, nil
+			return c, portOf(p), nil
 		case now.State == Stopped || rests || rest > patience:
 			err := error(&edge.Ended{How: now.Ended})
 			if cause, ok := strings.CutPrefix(now.Ended, unstarted); ok { // it is not for clients
 				err = &StartError{errors.New(cause)}
 			}
-			return nil, &edge.Error{Kind: edge.Unavailable, Op: "start", After: rest, Err: err}
+			return nil, 0, &edge.Error{Kind: edge.Unavailable, Op: "start", After: rest, Err: err}
 		}
 		select {
 		case <-news:
 		case <-ctx.Done():
-			return nil, edge.Errorf(edge.Gone, "start", "%w", context.Cause(ctx))
+			return nil, 0, edge.Errorf(edge.Gone, "start", "%w", context.Cause(ctx))
 		}
 	}
-}
-
-// Port is backend.OverHTTP.Port.
-func (h *HTTP) Port() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return portOf(h.at)
 }
 
 // portOf is where a process listens; 0 where it does not say it.

@@ -166,7 +166,7 @@ func TestHTTPServer(t *testing.T) {
 	if alive(now) {
 		t.Error("the process outlives the edge")
 	}
-	if _, err := s.server.Dial(t.Context()); err == nil {
+	if _, _, err := s.server.Dial(t.Context()); err == nil {
 		t.Error("it can be dialled after its end")
 	}
 }
@@ -204,7 +204,7 @@ func TestHTTPServerThatIsDone(t *testing.T) {
 				if now.Processes != 0 || now.Restarts != 0 || now.State != stdio.Running || now.Reason != "ended: exit 0; the next call starts it" || !errors.Is(s.server.Well(), edge.ErrRests) {
 					t.Fatalf("at rest: %+v", now)
 				}
-				if conn, err := s.server.Dial(t.Context()); err == nil {
+				if conn, _, err := s.server.Dial(t.Context()); err == nil {
 					conn.Close()
 					t.Fatal("what is no call connects")
 				}

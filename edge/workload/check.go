@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"net/url"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -202,7 +201,7 @@ func (o *Options) checkGroups() error {
 		return wrong(o.firstGiven("", slices.DeleteFunc(flagNames(), func(f string) bool {
 			return slices.Contains([]string{"jwks-allow-private-ip", "jwks-auth-token-file", "resource-url"}, f)
 		})...), "give --oidc-issuer or --oidc-introspection-url, too")
-	case o.OIDCIntrospectionURL != "" && hostOf(o.OIDCIntrospectionURL) == "":
+	case o.OIDCIntrospectionURL != "" && edge.HostOf(o.OIDCIntrospectionURL) == "":
 		return wrong("oidc-introspection-url", "%q is no URL such as https://login.example.com/introspect", edge.Brief(o.OIDCIntrospectionURL))
 	case o.OIDCIssuer == "" && o.OIDCJWKSURL != "":
 		return wrong("oidc-jwks-url", "give --oidc-issuer, too: nobody says whose keys these are")
@@ -212,12 +211,10 @@ func (o *Options) checkGroups() error {
 		return wrong("jwks-allow-private-ip", "give --oidc-issuer, too: without it no keys are asked for, and --oidc-introspection-url may be any address")
 	case o.OIDCIssuer == "" && o.OIDCIntrospectionURL != "" && o.OIDCAudience == "":
 		return wrong("oidc-introspection-url", "give --oidc-audience, too: a token for another server would open this one")
-	case o.OIDCIssuer != "" && hostOf(o.OIDCIssuer) == "":
+	case o.OIDCIssuer != "" && edge.HostOf(o.OIDCIssuer) == "":
 		return wrong("oidc-issuer", "%q is no URL such as https://login.example.com", edge.Brief(o.OIDCIssuer))
 	case o.OIDCIssuer != "" && o.OIDCAudience == "":
 		return wrong("oidc-issuer", "give --oidc-audience, too: a token for another server would open this one")
-	case o.Stateless && o.ProxyMode == string(v1beta1.TransportSSE):
-		return wrong("proxy-mode", "sse, and --stateless: a stateless server has no streams: leave one out")
 	case o.RemoteAuthBearerToken != "" && o.RemoteAuthBearerTokenFile != "":
 		return wrong("remote-auth-bearer-token-file", "and --remote-auth-bearer-token say the same: leave one out")
 	case o.TokenExchangeClientSecret != "" && o.TokenExchangeClientSecretFile != "":
@@ -396,17 +393,4 @@ func transportOf(text string) string {
 		return string(v1beta1.TransportSSE)
 	}
 	return string(v1beta1.TransportStreamableHTTP)
-}
-
-func hostOf(text string) string {
-	u, err := url.Parse(text)
-	if err != nil {
-		return ""
-	}
-	return u.Hostname()
-}
-
-// pathInside reports whether a text can be a path inside of a sandbox.
-func pathInside(text string) bool {
-	return strings.HasPrefix(text, "/") && text != "/" && filepath.ToSlash(filepath.Clean(text)) == strings.TrimSuffix(text, "/")
 }

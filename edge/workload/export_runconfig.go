@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/secret"
 	"github.com/weir-edge/weir/edge/source"
 	"github.com/weir-edge/weir/edge/v1beta1"
@@ -30,7 +31,7 @@ func (e *exporter) runConfig() ([]byte, error) {
 		c.RemoteURL, c.Transport = e.proxy.Spec.RemoteURL, cmp.Or(string(e.proxy.Spec.Transport), string(v1beta1.TransportStreamableHTTP))
 		c.ProxyMode = c.Transport
 		e.forwarded(c)
-		if e.proxy.Spec.AllowPrivateEndpoint && !source.Private(hostOf(c.RemoteURL)) { // which an import has of the address alone
+		if e.proxy.Spec.AllowPrivateEndpoint && !source.Private(edge.HostOf(c.RemoteURL)) { // which an import has of the address alone
 			e.lost("spec.allowPrivateEndpoint")
 		}
 	} else {

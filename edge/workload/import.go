@@ -14,6 +14,7 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/runner"
+	"github.com/weir-edge/weir/edge/secret"
 	"github.com/weir-edge/weir/edge/source"
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
@@ -261,7 +262,7 @@ func (i *importer) process() error {
 			return i.bad("env_vars", "%q is no name of a variable, or its value holds a NUL byte", edge.Brief(name))
 		}
 		i.env = append(i.env, v1beta1.EnvVar{Name: name, Value: c.EnvVars[name]})
-		if ReadsLikeSecret(name) && c.EnvVars[name] != "" {
+		if secret.ReadsLike(name) && c.EnvVars[name] != "" {
 			i.say("env_vars: %[1]s reads like a secret: keep it with `weir secret set %[1]s`, and write %[1]s,target=%[1]s among secrets", name)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/secret"
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
@@ -45,7 +46,7 @@ func (i *importer) observation() error {
 	for name, value := range t.Headers {
 		rest, sealed := strings.CutPrefix(value, "secret://")
 		if !sealed {
-			if headerReadsLikeSecret(name) && value != "" { // as an export leaves it
+			if secret.HeaderReadsLike(name) && value != "" { // as an export leaves it
 				return &Error{Code: CodeInvalid, Field: "telemetry_config.headers", Message: i.file + ": telemetry_config.headers." + edge.Brief(name) + ": it holds a secret in clear", Next: "keep it with `weir secret set NAME`, and write secret://NAME"}
 			}
 			if i.headers == nil {

@@ -259,7 +259,7 @@ func (d *draft) local(s *v1beta1.MCPServerSpec) {
 func (d *draft) remote(s *v1beta1.MCPRemoteProxySpec) {
 	s.RemoteURL, s.HeaderForward = d.server.URL, d.forward
 	s.Transport = v1beta1.BackendTransport(cmp.Or(d.Transport, transportOf(d.server.URL)))
-	s.AllowPrivateEndpoint = source.Private(hostOf(d.server.URL))
+	s.AllowPrivateEndpoint = source.Private(edge.HostOf(d.server.URL))
 	if d.Entry != nil { // a stranger named it
 		s.AllowPrivateEndpoint = d.Entry.Private
 	}

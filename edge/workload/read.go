@@ -1,16 +1,12 @@
 package workload
 
 import (
-	"bytes"
 	"cmp"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -132,7 +128,7 @@ func (d *draft) readVolumes() error {
 		d.volumes = append(d.volumes, v)
 	}
 	for i, path := range d.Writable {
-		if !pathInside(path) {
+		if !edge.PathInside(path) {
 			return wrong("writable", "%q is no absolute path such as /var/cache", edge.Brief(path))
 		}
 		d.Writable[i] = filepath.ToSlash(filepath.Clean(path))
@@ -156,7 +152,7 @@ func (d *draft) volume(text string) (v v1beta1.HostVolume, err error) {
 		return v, wrong("volume", "%q: write HOST:INSIDE, or HOST:INSIDE:ro", edge.Brief(text))
 	}
 	v.HostPath, v.MountPath, v.ReadOnly = d.path(rest[:at]), rest[at+1:], mode == ":ro"
-	if !pathInside(v.MountPath) {
+	if !edge.PathInside(v.MountPath) {
 		return v, wrong("volume", "%q is no absolute path inside of the sandbox", edge.Brief(v.MountPath))
 	}
 	v.MountPath = filepath.ToSlash(filepath.Clean(v.MountPath))
@@ -262,7 +258,7 @@ func (d *draft) readFiles() error {
 		if err != nil {
 			return err
 		}
-		if !certificates(data) {
+		if !edge.HasCertificate(data) {
 			return wrong("weir-ca-bundle", "%s holds no certificate in PEM", edge.Brief(d.CABundle))
 		}
 		d.CABundle = d.path(d.CABundle)
@@ -291,7 +287,7 @@ func (d *draft) readFiles() error {
 	}
 	if d.JWKSAuthTokenFile != "" {
 		data, err := d.file("jwks-auth-token-file", d.JWKSAuthTokenFile, maxSecretFile)
-		if err == nil && len(bytes.TrimSpace(data)) == 0 {
+		if err == nil && strings.TrimSpace(string(data)) == "" {
 			err = wrong("jwks-auth-token-file", "%s: it is empty", edge.Brief(d.JWKSAuthTokenFile))
 		}
 		if err != nil {
@@ -300,16 +296,6 @@ func (d *draft) readFiles() error {
 		d.JWKSAuthTokenFile = d.path(d.JWKSAuthTokenFile)
 	}
 	return nil
-}
-
-// certificates reports whether there is a certificate among blocks of PEM.
-func certificates(data []byte) bool {
-	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
-		if _, err := x509.ParseCertificate(block.Bytes); block.Type == "CERTIFICATE" && err == nil {
-			return true
-		}
-	}
-	return false
 }
 
 // readSecrets keeps the values that flags gave, or files that they name, as secrets. The files
@@ -451,61 +437,26 @@ func (d *draft) readHeaders() error {
 	return nil
 }
 
-// secretWords are the words by which the name of a variable reads like that of a secret.
-var secretWords = []string{"token", "key", "secret", "password", "passwd", "credential"}
-
-// ReadsLikeSecret reports whether the name of a variable reads like that of a secret.
-func ReadsLikeSecret(name string) bool {
-	lower := strings.ToLower(name)
-	return slices.ContainsFunc(secretWords, func(word string) bool { return strings.Contains(lower, word) })
-}
-
-// headerReadsLikeSecret is ReadsLikeSecret of a header.
-func headerReadsLikeSecret(name string) bool {
-	return ReadsLikeSecret(name) || strings.EqualFold(name, "authorization") || strings.EqualFold(name, "cookie")
-}
-
-// secretsOfQuery calls f with each parameter of a URL's query whose name reads like that of a
-// secret, and returns the URL with what f returns in place of its value, as it is written there.
-func secretsOfQuery(text string, f func(name, value string) string) string {
-	before, query, ok := strings.Cut(text, "?")
-	if !ok {
-		return text
-	}
-	all := strings.Split(query, "&")
-	for i, one := range all {
-		written, value, _ := strings.Cut(one, "=")
-		name, err := url.QueryUnescape(written)
-		if err != nil {
-			name = written
-		}
-		if ReadsLikeSecret(name) {
-			all[i] = written + "=" + f(name, value)
-		}
-	}
-	return before + "?" + strings.Join(all, "&")
-}
-
 // remark notes what is good to know.
 func (d *draft) remark() {
 	say := func(format string, args ...any) { d.notes = append(d.notes, note(format, args...)) }
 	for _, v := range d.env {
-		if (ReadsLikeSecret(v.Name) || d.Entry.IsSecret(v.Name)) && v.Value != "" {
+		if (secret.ReadsLike(v.Name) || d.Entry.IsSecret(v.Name)) && v.Value != "" {
 			say("--env: %[1]s reads like a secret, and stands in the manifest in clear: keep it with `weir secret set %[1]s` and give --secret %[1]s,target=%[1]s", v.Name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.headers)) {
-		if headerReadsLikeSecret(name) {
+		if secret.HeaderReadsLike(name) {
 			say("--otel-headers: %[1]s reads like a secret, and stands in the manifest in clear: keep it with `weir secret set NAME` and give --otel-headers %[1]s=secret://NAME", edge.Brief(name))
 		}
 	}
-	secretsOfQuery(d.server.URL, func(name, value string) string {
+	secret.InQuery(d.server.URL, func(name, value string) string {
 		say("%s in the query of the URL reads like a secret, and stands in the manifest in clear: where the server takes it in a header, keep it with `weir secret set NAME` and give --remote-forward-headers-secret HEADER=NAME", edge.Brief(name))
 		return value
 	})
 	if d.forward != nil {
 		for _, name := range slices.Sorted(maps.Keys(d.forward.AddPlaintextHeaders)) {
-			if headerReadsLikeSecret(name) || d.Entry.IsSecret(name) {
+			if secret.HeaderReadsLike(name) || d.Entry.IsSecret(name) {
 				say("--remote-forward-headers: %[1]s reads like a secret, and stands in the manifest in clear: keep it with `weir secret set NAME` and give --remote-forward-headers-secret %[1]s=NAME", edge.Brief(name))
 			}
 		}

@@ -114,8 +114,7 @@ func (d *draft) readAudit() error {
 	}
 	switch a := file.audit(); {
 	case a.Enabled:
-		d.audit = a
-		d.audit.LogFile = d.path(d.audit.LogFile)
+		d.audit, a.LogFile = a, d.path(a.LogFile)
 	case d.EnableAudit:
 		return wrong("audit-config", "%s: enabled is false, and --enable-audit: leave one out", edge.Brief(d.AuditConfig))
 	default:

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/secret"
 	"github.com/weir-edge/weir/edge/source"
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
@@ -203,7 +204,7 @@ func writeObject(o metav1.Object) ([]byte, error) {
 func (s *set) inClear(f func(name, value string) string) {
 	headers := func(all map[string]string) {
 		for _, name := range slices.Sorted(maps.Keys(all)) {
-			if headerReadsLikeSecret(name) {
+			if secret.HeaderReadsLike(name) {
 				all[name] = f(name, all[name])
 			}
 		}
@@ -212,17 +213,17 @@ func (s *set) inClear(f func(name, value string) string) {
 		switch k := o.(type) {
 		case *v1beta1.MCPServer:
 			for i, v := range k.Spec.Env {
-				if ReadsLikeSecret(v.Name) {
+				if secret.ReadsLike(v.Name) {
 					k.Spec.Env[i].Value = f(v.Name, v.Value)
 				}
 			}
 		case *v1beta1.MCPRemoteProxy:
-			k.Spec.RemoteURL = secretsOfQuery(k.Spec.RemoteURL, f)
+			k.Spec.RemoteURL = secret.InQuery(k.Spec.RemoteURL, f)
 			if k.Spec.HeaderForward != nil {
 				headers(k.Spec.HeaderForward.AddPlaintextHeaders)
 			}
 		case *v1beta1.MCPServerEntry:
-			k.Spec.RemoteURL = secretsOfQuery(k.Spec.RemoteURL, f)
+			k.Spec.RemoteURL = secret.InQuery(k.Spec.RemoteURL, f)
 			if k.Spec.HeaderForward != nil {
 				headers(k.Spec.HeaderForward.AddPlaintextHeaders)
 			}
