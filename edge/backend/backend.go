@@ -74,7 +74,6 @@ type Backend struct {
 	lined   OverLines     // Local, where it is; nil else
 	listing chan struct{} // has room for the list that a local server is asked for
 	served  OverHTTP      // likewise
-	listens atomic.Int64  // the port of served; 0 for that of the URL
 	monitor *health.Monitor
 
 	bridge bridge
@@ -168,7 +167,7 @@ func Open(c Config) (*Backend, error) {
 			pool.Via(b.dialServed)
 		}
 		b.peer = newPeer(u, pool, &c)
-		b.peer.stray, b.peer.port = b.stray, &b.listens // a server that checks Host is asked for its own
+		b.peer.stray = b.stray
 		b.peer.missed = func(err error) {
 			b.Log.Warn("backend sent what is no message on a stream; passed over", "backend", b.Name, "error", err)
 		}

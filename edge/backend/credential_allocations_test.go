@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/weir-edge/weir/edge"
@@ -18,7 +19,7 @@ func TestCredentialAllocatesNothing(t *testing.T) {
 		set("Authorization", "Bearer t")
 		return 1, nil
 	}}}
-	p := &peer{target: "/mcp", url: &url.URL{Host: "example.com"}, agent: "test", credentials: c}
+	p := &peer{target: "/mcp", url: &url.URL{Host: "example.com"}, agent: "test", credentials: c, served: new(atomic.Pointer[url.URL])}
 	o := &outgoing{method: "POST", body: []byte("{}"), x: &edge.Exchange{}, forward: []edge.Header{{Name: "x-key", Value: "evil"}, {Name: "X-Trace", Value: "t"}}}
 	out, ctx := make([]byte, 0, 1024), t.Context()
 	if n := testing.AllocsPerRun(100, func() {

@@ -24,8 +24,8 @@ import (
 type peer struct {
 	pool   *wire.Pool
 	url    *url.URL
-	port   *atomic.Int64 // in place of that of url, unless it is 0; nil for none
-	target string        // path and query of the endpoint
+	served *atomic.Pointer[url.URL] // in place of url, once it is known where a local server listens
+	target string                   // path and query of the endpoint
 	agent  string
 	limit  int // bytes of one message
 
@@ -37,24 +37,22 @@ type peer struct {
 func newPeer(u *url.URL, p *wire.Pool, c *Config) *peer {
 	return &peer{
 		pool: p, url: u, target: u.RequestURI(), agent: c.Agent, limit: c.MaxMessage, stray: func() {}, missed: func(error) {},
-		credentials: &credentials{configured: c.Credential},
+		credentials: &credentials{configured: c.Credential}, served: new(atomic.Pointer[url.URL]),
 	}
 }
 
 // address is the URL of the endpoint, with the port that is listened on.
 func (p *peer) address() *url.URL {
-	if p.port == nil || p.port.Load() == 0 {
-		return p.url
+	if u := p.served.Load(); u != nil {
+		return u
 	}
-	u := *p.url
-	u.Host = net.JoinHostPort(u.Hostname(), strconv.FormatInt(p.port.Load(), 10))
-	return &u
+	return p.url
 }
 
 // at returns the peer for another path of the same backend.
 func (p *peer) at(u *url.URL) *peer {
 	q := *p
-	q.url, q.target = u, u.RequestURI()
+	q.url, q.target, q.served = u, u.RequestURI(), new(atomic.Pointer[url.URL]) // u has the port already
 	return &q
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -144,8 +145,10 @@ func (b *Backend) inTime(ctx context.Context, introduce func(context.Context) (*
 // dialServed connects to a local server that speaks HTTP, and notes where it listens.
 func (b *Backend) dialServed(ctx context.Context) (net.Conn, error) {
 	c, port, err := b.served.Dial(ctx)
-	if err == nil {
-		b.listens.Store(int64(port))
+	if err == nil && port != 0 && b.peer.address().Port() != strconv.Itoa(port) {
+		u := *b.peer.url
+		u.Host = net.JoinHostPort(u.Hostname(), strconv.Itoa(port))
+		b.peer.served.Store(&u) // a server that checks Host is asked for its own
 	}
 	return c, err
 }

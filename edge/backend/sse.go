@@ -3,13 +3,13 @@ package backend
 import (
 	"context"
 	"errors"
-	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/wire"
 )
 
 // sseLink is the older transport (2024-11-05, HTTP with SSE): one stream on
@@ -97,25 +97,11 @@ func (s *session) dialSSE(ctx context.Context) (*sseLink, error) {
 func (b *Backend) sameOrigin(data string) (*peer, error) {
 	base := b.peer.address()
 	u, err := base.Parse(strings.TrimSpace(data))
-	if err != nil || origin(u) != origin(base) || u.User != nil {
+	if err != nil || wire.Origin(u) != wire.Origin(base) || u.User != nil {
 		return nil, edge.Errorf(edge.Unavailable, "endpoint", "named an endpoint of another origin")
 	}
 	u.Host = base.Host
 	return b.peer.at(u), nil
-}
-
-// origin is the origin of a URL: its scheme, its host without the case of letters, and its port
-// (RFC 6454 §4).
-func origin(u *url.URL) string {
-	port := u.Port()
-	switch {
-	case port != "":
-	case u.Scheme == "https":
-		port = "443"
-	case u.Scheme == "http":
-		port = "80"
-	}
-	return u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port
 }
 
 // incoming takes a message from the stream. One that has been let go may bring

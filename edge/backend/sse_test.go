@@ -32,8 +32,11 @@ func TestOriginOfAnEndpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := &Backend{peer: newPeer(u, nil, &Config{})}
-	b.listens.Store(9000)
-	b.peer.port = &b.listens
+	at, err := url.Parse("http://127.0.0.1:9000/sse")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.peer.served.Store(at)
 	for endpoint, same := range map[string]bool{"http://127.0.0.1:9000/m": true, "/m": true, "http://127.0.0.1:8080/m": false} {
 		if to, err := b.sameOrigin(endpoint); (err == nil) != same || err == nil && to.address().Host != "127.0.0.1:9000" {
 			t.Errorf("%s of a local server: %v", endpoint, err)

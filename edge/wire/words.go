@@ -208,3 +208,17 @@ func SecretsIn(u *url.URL) []string {
 	}
 	return all
 }
+
+// Origin is the origin of a URL: its scheme, its host without the case of letters, and its port
+// (RFC 6454 §4).
+func Origin(u *url.URL) string {
+	port := u.Port()
+	switch {
+	case port != "":
+	case u.Scheme == "https":
+		port = "443"
+	case u.Scheme == "http":
+		port = "80"
+	}
+	return u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port
+}
