@@ -117,6 +117,7 @@ func (s *session) before(ctx context.Context, l *link, on *call, m *mcp.Message)
 	c, client := s.addressee(on, m)
 	if m.Kind == mcp.Request {
 		if m.Method == "ping" {
+			on.heardOf(on)
 			body := mcp.AppendResult(nil, m.IDText(), []byte("{}"))
 			s.b.background(func(ctx context.Context) { _ = s.post(ctx, l, body) })
 			return nil
@@ -147,18 +148,15 @@ func (s *session) before(ctx context.Context, l *link, on *call, m *mcp.Message)
 			m = n
 		}
 	case "notifications/message":
-		if c != nil {
-			if !c.level {
-				return nil
-			}
-			on.heardOf(c)
+		if on.heardOf(c); c != nil && !c.level {
+			return nil
 		}
 	case "notifications/elicitation/complete", "notifications/tasks/status":
-		if c != nil && c.alone {
+		if on.heardOf(on); c != nil && c.alone {
 			return nil // its revision has none
 		}
 	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed", "notifications/resources/updated":
-		if c != nil && c.alone {
+		if on.heardOf(on); c != nil && c.alone {
 			return nil // a modern client hears of these where it listens for them
 		}
 	}
@@ -168,6 +166,10 @@ func (s *session) before(ctx context.Context, l *link, on *call, m *mcp.Message)
 	}
 	return err
 }
+
+// goesOnWithin is how long a call may go on whose question was answered where nobody knows its
+// session: its server may have given the question up.
+const goesOnWithin = 2 * time.Second
 
 // addressee returns the call that a message of the server belongs to, and the
 // client that it goes to.
@@ -377,8 +379,10 @@ func (s *session) question(ctx context.Context, l *link, c *call, known bool, cl
 		ctx, cancel := context.WithTimeout(s.b.beside.life, answerWithin)
 		defer cancel()
 		var r *refusal
-		if err := s.post(ctx, l, body); c != nil && c.end != nil && errors.As(err, &r) && r.status < 500 {
-			c.end(fmt.Errorf("the backend did not take the answer to its question: HTTP %d", r.status)) // it would wait on
+		if err := s.post(ctx, l, body); known && c != nil && c.end != nil && errors.As(err, &r) && r.lostSession() {
+			time.AfterFunc(goesOnWithin, func() { // it would wait on
+				c.end(fmt.Errorf("the backend did not take the answer to its question: HTTP %d", r.status))
+			})
 		}
 	})
 	if !begun {

@@ -299,7 +299,6 @@ func TestDroppedMessagesAreSilence(t *testing.T) {
 	for _, era := range []edgetest.Era{edgetest.Legacy, edgetest.Modern, edgetest.SSE} {
 		for _, said := range []string{
 			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"nobody's","progress":%d}}`,
-			`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":%d}}`,
 			`{"jsonrpc":"2.0","method":"notifications/unheard-of","params":{"n":%d}}`,
 			`{"jsonrpc":"2.0","id":%d,"method":"unheard/of"}`,
 			`[{"jsonrpc":"2.0","method":"notifications/unheard-of","params":{"n":%d}}]`,
@@ -332,6 +331,43 @@ func TestDroppedMessagesAreSilence(t *testing.T) {
 				}
 				if d := time.Since(began); d > edgetest.Patience/2 {
 					t.Errorf("%s: the call took %s", said, d)
+				}
+			})
+		}
+	}
+}
+
+// A backend that says something of a call, or asks whether somebody is there, is not silent, though
+// the client does not want to hear of it.
+func TestSignsOfLife(t *testing.T) {
+	t.Parallel()
+	for _, said := range []string{
+		`{"jsonrpc":"2.0","id":"p%d","method":"ping"}`,
+		`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":%d}}`,
+		`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"u://%d"}}`,
+	} {
+		for _, client := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
+			t.Run(client.String(), func(t *testing.T) {
+				t.Parallel()
+				back := edgetest.NewServer(t, edgetest.Legacy)
+				e := edgetest.Start(t, edgetest.Manifest(back, edgetest.Timeout(time.Second)))
+				back.Always("tools/call", func(c *edgetest.Call) {
+					tick := time.NewTicker(100 * time.Millisecond)
+					defer tick.Stop()
+					for i := range 20 {
+						<-tick.C
+						c.Event(fmt.Sprintf(said, i))
+					}
+					c.Event(`{"jsonrpc":"2.0","id":` + c.ID() + `,"result":{"content":[]}}`)
+				})
+				var r *edgetest.Response
+				if c := e.NewClient(); client == edgetest.Modern {
+					r = c.Modern("1", "tools/call", edgetest.CallParams("echo", "{}"))
+				} else {
+					r = c.Initialize("").Call("1", "echo", "{}")
+				}
+				if m := edgetest.Parse(t, r.Answer()); m.Error != nil {
+					t.Errorf("%s: %+v", said, m.Error)
 				}
 			})
 		}

@@ -229,7 +229,7 @@ func (r *reply) answer(ctx context.Context, id []byte, m *mcp.Message, before fu
 	}
 	err = understand(m, bytes.TrimPrefix(body, byteOrderMark))
 	switch {
-	case err == nil && (m.Kind == mcp.Result || m.Kind == mcp.Failure && (e == nil || !e.limits())) && mcp.SameID(m.IDText(), id) && id != nil:
+	case err == nil && (m.Kind == mcp.Result || m.Kind == mcp.Failure && (e == nil || e.after == 0 || !e.limits())) && mcp.SameID(m.IDText(), id) && id != nil:
 		return status, nil
 	case status >= 300:
 		e.body = bytes.Clone(body[:min(len(body), wire.MaxLook)])

@@ -76,11 +76,12 @@ func (b *Backend) modernCall(ctx context.Context, x *edge.Exchange, m *mcp.Messa
 			b.Log.Warn("backend sent a request on a stream of the modern era; dropped", "backend", b.Name, "method", n.Method)
 			return
 		}
-		if !wanted(m, n, token) {
-			return
+		heard := wanted(m, n, token)
+		if r != nil && (heard && n.Method == "notifications/progress" || n.Method == "notifications/message") {
+			r.wait() // what is of no call does not bound the silence
 		}
-		if r != nil && (n.Method == "notifications/progress" || n.Method == "notifications/message") {
-			r.wait() // what is dropped, or of no call, does not bound the silence
+		if !heard {
+			return
 		}
 		_ = x.Client.Send(asAsked(m, n, id))
 	})

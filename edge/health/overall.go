@@ -2,6 +2,7 @@ package health
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -74,10 +75,32 @@ func Overall(statuses ...Status) Overview {
 
 	degraded := Condition{Type: "Degraded", Status: "False", Reason: "NoBackendsDegraded"}
 	if n := count[Degraded]; n > 0 {
-		degraded.Status, degraded.Reason, degraded.Message = "True", "BackendsDegraded", of(n, all, "slow, recovering or without its lists")
+		degraded.Status, degraded.Reason, degraded.Message = "True", "BackendsDegraded", of(n, all, "slow or recovering")
 	}
 	discovered := Condition{Type: "BackendsDiscovered", Status: "True", Reason: "BackendDiscoverySucceeded", Message: fmt.Sprintf("%d in the group", all)}
 	o.Conditions = []Condition{ready, degraded, discovered}
+	return o
+}
+
+// Lacking returns the overview where n routable backends answer and give no lists.
+func (o Overview) Lacking(n int) Overview {
+	if n == 0 {
+		return o
+	}
+	why := fmt.Sprintf("the lists of %d cannot be had", n)
+	if o.Phase == PhaseReady {
+		o.Phase = PhaseDegraded
+	}
+	o.Message += "; " + why
+	o.Conditions = slices.Clone(o.Conditions)
+	for i := range o.Conditions {
+		if c := &o.Conditions[i]; c.Type == "Degraded" {
+			if c.Status == "True" {
+				why = c.Message + "; " + why
+			}
+			c.Status, c.Reason, c.Message = "True", "BackendsDegraded", why
+		}
+	}
 	return o
 }
 

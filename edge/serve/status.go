@@ -84,6 +84,7 @@ func (served *server) status() status.Server {
 	}
 	listed := map[string]catalog.BackendStatus{}
 	var conflicts []string
+	lacking := 0 // routable backends whose lists cannot be had
 	if served.Book != nil {
 		for _, one := range served.Book.Status() {
 			listed[one.Backend] = one
@@ -106,8 +107,9 @@ func (served *server) status() status.Server {
 		is := now.Is()
 		if is == health.Ready && offers.Failing { // it answers, and clients do not see what it has
 			is = health.Degraded
+			lacking++
 		}
-		statuses = append(statuses, is)
+		statuses = append(statuses, now.Is())
 		calls, failed, mean := b.Calls()
 		s.Calls += calls
 		one := status.Backend{
@@ -130,7 +132,7 @@ func (served *server) status() status.Server {
 		}
 		s.DiscoveredBackends = append(s.DiscoveredBackends, one)
 	}
-	now := health.Overall(statuses...)
+	now := health.Overall(statuses...).Lacking(lacking)
 	s.Phase, s.Message, s.BackendCount = string(now.Phase), now.Message, now.BackendCount
 	for _, c := range served.judged {
 		is := "False"

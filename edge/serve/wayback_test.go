@@ -652,6 +652,22 @@ func TestAnswerThatIsNotTaken(t *testing.T) {
 	if m := r.NextMessage(); m.Error == nil || !strings.Contains(m.Error.Message, "did not take the answer") {
 		t.Errorf("%+v %+v", m, m.Error)
 	}
+
+	// One that refuses it otherwise may have given the question up, and goes on.
+	for _, status := range []int{400, 429} {
+		refused := make(chan struct{})
+		f.back.Always("response", func(c *edgetest.Call) { c.Text(status, "text/plain", "no"); close(refused) })
+		f.back.Always("tools/call", func(c *edgetest.Call) {
+			c.Event(`{"jsonrpc":"2.0","id":8,"method":"roots/list"}`)
+			<-refused
+			c.Event(`{"jsonrpc":"2.0","id":` + c.ID() + `,"result":{"content":[]}}`)
+		})
+		r := c.call(t, "2", "{}")
+		c.session.Reply(r.NextMessage().ID, `{"roots":[]}`)
+		if m := r.NextMessage(); m.Error != nil || m.Result == nil {
+			t.Errorf("%d: %+v %+v", status, m, m.Error)
+		}
+	}
 }
 
 // An error of null beside a result is none; what is no message, or no result of the protocol,

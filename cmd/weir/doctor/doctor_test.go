@@ -330,7 +330,7 @@ func TestDoctorOfCompositeTools(t *testing.T) {
 		{"a step without its tool", shown.URL(), "compositeTools: [{name: c, steps: [{id: s, tool: a.ecko}]}]", "names", edge.LevelWarning, edge.ClassNames,
 			`composite tool c: step "s" calls a.ecko, and there is no such tool`, "correct the tool of the step"},
 		{"annotations", odd(t).URL, "compositeTools: [{name: c, annotations: {readOnlyHint: true, idempotentHint: true}, steps: [{id: s, tool: a.headers}]}]", "names", edge.LevelWarning, edge.ClassNames,
-			"composite tool c: readOnlyHint promises more than its steps do", "take them out of its annotations"},
+			"composite tool c: idempotentHint, readOnlyHint promises more than its steps do", "take them out of its annotations"},
 		{"a question without the time", shown.URL(), "compositeTools: [{name: c, steps: [{id: s, type: elicitation, message: m, timeout: 8m}]}]", "manifests", edge.LevelWarning, edge.ClassSettings,
 			`VirtualMCPServer/main: composite tool c: step "s" waits 8m0s for an answer, and a modern client has 5m0s for it (--park-ttl)`, "raise --park-ttl"},
 		{"a question within scripts", shown.URL(), "codeMode: {enabled: true}\ncompositeTools: [{name: c, steps: [{id: s, type: elicitation, message: m}]}]", "manifests", edge.LevelNote, "",
