@@ -72,7 +72,7 @@ func (a *app) logIn(ctx context.Context, cmd *cobra.Command, manifest []byte, se
 	s, b := &plan.Servers[0], &plan.Servers[0].Backends[0]
 	switch {
 	case b.Login == nil:
-		return &workload.Error{Code: workload.CodeLogin, Message: s.Name + " wants a credential, and its manifest describes none", Next: "weir run --replace --name " + s.Name + " --remote-auth " + b.URL + ", with the rest of what it was run with"}
+		return &workload.Error{Code: workload.CodeLogin, Message: s.Name + " wants a credential, and its manifest describes none", Next: "weir run --replace --name " + s.Name + " --remote-auth URL, with the rest of what it was run with"}
 	case b.Login.BearerTokenPath != "":
 		return &workload.Error{Code: workload.CodeLogin, Message: s.Name + " refuses the token in " + b.Login.BearerTokenPath, Next: "write one that it takes into the file, then weir start " + s.Name}
 	case !a.attended():

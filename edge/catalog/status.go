@@ -58,7 +58,7 @@ func (b *Book) Status() []BackendStatus {
 				s.Listed = e.got
 			}
 			missing := e.list == nil || now.Sub(e.got) > b.maxAge(b.common) && e.tries > 0
-			s.Missing, s.Failing = s.Missing || missing, s.Failing || missing && e.tries > 0
+			s.Missing, s.Failing = s.Missing || missing, s.Failing || missing && e.failed != nil
 			if e.failed != nil {
 				s.Message = e.failed.Error()
 			}

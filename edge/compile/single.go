@@ -120,10 +120,9 @@ func (c *compiler) single(o *object) (Server, Door) {
 		if p := b.Workload; p != nil {
 			door.Hosts = append(door.Hosts, p.Profile.Network.Inbound.AllowHost...)
 		}
-		if plan.Older = k.Spec.ProxyMode == v1beta1.TransportSSE; plan.Older {
-			if plan.Stateless {
-				c.fail(o, "spec.proxyMode", ReasonConflict, "sse, and stateless: a stateless server has no streams: leave one out")
-			}
+		if plan.Older = k.Spec.ProxyMode == v1beta1.TransportSSE && !plan.Stateless; k.Spec.ProxyMode == v1beta1.TransportSSE && plan.Stateless {
+			c.find(Warning, o, "spec.proxyMode", ReasonUnused, "a stateless server has no streams, and answers at /mcp alone: leave it out")
+		} else if plan.Older {
 			c.find(Warning, o, "spec.proxyMode", ReasonUnused, "sse is the older transport, which clients give up: leave it out, /mcp and /sse both answer")
 		}
 	}

@@ -60,7 +60,6 @@ func TestWorkloadsRefused(t *testing.T) {
 		"{image: 'exec://bin/x'}":          "no absolute path",
 		"{image: npx, transport: sse, run: {targetHost: a.example, network: none, isolateNetwork: true}}":                              "is reached on its own loopback: take one out",
 		"{image: npx, transport: sse, run: {targetHost: 127.0.0.2}}":                                                                   "spec.run.targetHost: 127.0.0.2: a server on the loopback is reached at 127.0.0.1 and ::1 alone",
-		"{image: npx, proxyMode: sse, run: {stateless: true}}":                                                                         "spec.proxyMode: sse, and stateless",
 		"{image: npx, run: {memory: 15Mi}}":                                                                                            "spec.run.memory: 15Mi: a process or a container has 16Mi at least",
 		"{image: 'ghcr.io/a/b:1', run: {memory: 15Mi}}":                                                                                "spec.run.memory: 15Mi: a process or a container has 16Mi at least",
 		"{image: npx, run: {network: bridge}}":                                                                                         "host or none",

@@ -61,7 +61,7 @@ func read(text []byte) (*document, error) {
 			}
 		}
 		return d, d.take(member(data, "servers"))
-	case list(servers) && !is(top["remote_servers"], '{'):
+	case is(servers, '['), list(servers) && !is(top["remote_servers"], '{') && !top.Has("name"):
 		d := &document{format: "the registry API"}
 		if d.next, err = cursor(top["metadata"]); err != nil {
 			return nil, err

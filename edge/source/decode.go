@@ -193,7 +193,7 @@ func (d *decoder) unknown(m member, fields []compile.Field, path string) {
 		}
 	} else if word, likely := near.Hint(m.key, names); word != "" {
 		hint, meant = ", "+likely, join(path, word)
-	} else if m.key == "namespace" {
+	} else if m.key == "namespace" && (strings.HasSuffix(path, "Ref") || strings.HasSuffix(path, "]")) {
 		hint = ": references stay in the namespace of their object, take it out"
 	} else if places := d.placesOf(m.key); len(places) == 1 {
 		hint, meant = ", it belongs at "+places[0], places[0]

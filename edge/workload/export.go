@@ -68,7 +68,7 @@ func Export(manifest []byte, format string, o ExportOptions) ([]byte, []Note, er
 	}
 	var b bytes.Buffer
 	for _, text := range e.comments {
-		fmt.Fprintf(&b, "# %s\n", strings.ReplaceAll(text, "\n", " "))
+		fmt.Fprintf(&b, "# %s\n", strings.ReplaceAll(edge.Clean(text), "\n", " "))
 	}
 	b.Write(out)
 	return b.Bytes(), e.notes, err
@@ -84,7 +84,7 @@ type exporter struct {
 // hide takes out the values of variables, headers and parameters of URLs whose names read like those of secrets.
 func (e *exporter) hide() {
 	e.inClear(func(name, _ string) string {
-		e.comments = append(e.comments, "The value of "+name+" is left out, since the name reads like that of a secret: fill it in, or better keep it as a secret.")
+		e.comments = append(e.comments, "The value of "+edge.Printable(name)+" is left out, since the name reads like that of a secret: fill it in, or better keep it as a secret.")
 		return ""
 	})
 }

@@ -129,7 +129,6 @@ func TestManifestBad(t *testing.T) {
 		{"--allowed-origins=*", CodeInvalid, "allowed-origins", "exact origin"},
 		{"--tools-override=twice.json", CodeInvalid, "tools-override", "both called x"},
 		{"--tools-override=nothing.json", CodeInvalid, "tools-override", "names no tool"},
-		{"--stateless --proxy-mode=sse", CodeInvalid, "proxy-mode", "a stateless server has no streams"},
 		{"--transport=sse --target-host=127.0.0.2", CodeInvalid, "target-host", "127.0.0.1 and ::1 alone"},
 		{"--enable-audit --audit-config=off.json", CodeInvalid, "audit-config", "enabled is false"},
 		{"--oidc-issuer=https://a.example --oidc-audience=a --jwks-auth-token-file=empty", CodeInvalid, "jwks-auth-token-file", "it is empty"},

@@ -107,7 +107,7 @@ func (o *opened) why(err error) error {
 		case refused && b.Login != nil:
 			e.Code, e.Message, e.Next = workload.CodeLogin, o.Name+" wants a login: "+err.Error(), "weir start "+o.Name+", at a terminal"
 		case refused:
-			e.Code, e.Message, e.Next = workload.CodeLogin, o.Name+" wants a credential: "+err.Error(), "weir run --replace --name "+o.Name+" --remote-auth "+b.URL+", or with --remote-auth-bearer-token-file, with the rest of what it was run with"
+			e.Code, e.Message, e.Next = workload.CodeLogin, o.Name+" wants a credential: "+err.Error(), "weir run --replace --name "+o.Name+" --remote-auth URL, or with --remote-auth-bearer-token-file, with the rest of what it was run with"
 		}
 		return e
 	}
