@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
+	"time"
 
 	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/cmd/weir/local"
@@ -29,10 +31,14 @@ func (a *app) serve(ctx context.Context, s serve.Settings, config []string, back
 
 	// Signals count from the first moment on: none ends a process that begins otherwise than
 	// one that serves.
-	incoming, forget := signals()
+	incoming, forget := signals(len(config) == 0) // else it has the configuration read again
 	defer forget()
 	ending, stop := draining(ctx, log, s.DrainTimeout, incoming, a.exit)
 	defer stop()
+	serving := make(chan struct{})
+	begun := sync.OnceFunc(func() { close(serving) })
+	defer begun()
+	go a.endStart(ending, serving, log)
 	hangups, rotated := make(chan os.Signal, 1), make(chan os.Signal, 1)
 	notifyReopen(rotated)
 	if len(config) > 0 {
@@ -113,6 +119,7 @@ func (a *app) serve(ctx context.Context, s serve.Settings, config []string, back
 		}
 		defer unwatch()
 	}
+	begun()
 	if ending.Err() != nil { // before it served: one that it was to take the place of goes on
 		log.Info("ended")
 		return nil
@@ -122,6 +129,25 @@ func (a *app) serve(ctx context.Context, s serve.Settings, config []string, back
 	}
 	log.Info("ended")
 	return nil
+}
+
+// startEnds is how long a start may go on after a signal.
+const startEnds = 2 * time.Second
+
+// endStart ends the process where a start goes on that was to end: it may wait for a file, or
+// for the process before, for long.
+func (a *app) endStart(ending context.Context, serving <-chan struct{}, log *slog.Logger) {
+	select {
+	case <-serving:
+		return
+	case <-ending.Done():
+	}
+	select {
+	case <-serving:
+	case <-time.After(startEnds):
+		log.Info("ended before it served")
+		a.exit(cli.ExitSignal + signalNumber(syscall.SIGTERM))
+	}
 }
 
 // edgeOptions are those of every edge: its version, and passwords of the environment.

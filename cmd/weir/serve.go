@@ -137,11 +137,15 @@ func draining(ctx context.Context, log *slog.Logger, drain fmt.Stringer, signals
 }
 
 // signals returns a channel of the signals that end the process, and a function
-// that stops it. The loss of its readers ends it no more.
-func signals() (<-chan os.Signal, func()) {
+// that stops it. hangup says that the end of its terminal is one, unless that is ignored (nohup).
+// The loss of its readers ends it no more.
+func signals(hangup bool) (<-chan os.Signal, func()) {
 	outliveReaders()
 	c := make(chan os.Signal, 2)
 	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
+	if hangup && !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(c, syscall.SIGHUP)
+	}
 	return c, func() { signal.Stop(c) }
 }
 

@@ -260,7 +260,7 @@ func (a *app) up(ctx context.Context, s serve.Settings, paths workload.Paths, o 
 		end()
 		close(ended)
 	}
-	incoming, forget := signals()
+	incoming, forget := signals(true)
 	defer forget()
 	ctx, stop := draining(ctx, log, s.DrainTimeout, incoming, a.exit)
 	defer stop()

@@ -67,6 +67,17 @@ func TestSignalsDuringTheStart(t *testing.T) {
 	if code := p.end(); code != exitFault || !strings.Contains(strings.Join(p.said, " "), "--hand-over: ") {
 		t.Errorf("exit code %d: %q", code, p.said)
 	}
+
+	// A process before that says nothing keeps nobody from ending.
+	p = run(t, "serve", "--listen", "127.0.0.1:0", "--admin-listen", "", "--hand-over", path, "-c", config)
+	if asks, err = before.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	defer asks.Close()
+	p.signal(syscall.SIGTERM)
+	if code := p.end(); code != 143 || !strings.Contains(strings.Join(p.said, " "), "ended before it served") {
+		t.Errorf("exit code %d: %q", code, p.said)
+	}
 }
 
 // A log beside manifests is none of them, also while it is written to.
