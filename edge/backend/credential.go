@@ -3,6 +3,8 @@ package backend
 import (
 	"bytes"
 	"context"
+	"errors"
+	"net/url"
 	"sync"
 	"sync/atomic"
 
@@ -38,7 +40,8 @@ type pad struct {
 	head, lines []byte // lines are those of the credential
 	to          edge.Outbound
 	set         func(string, edge.Secret)
-	generation  uint64 // of the credential
+	generation  uint64   // of the credential
+	at          *url.URL // of the backend, when it was written
 }
 
 // write puts the head of a request on a pad, with its credential. refused is the generation
@@ -51,9 +54,10 @@ func (p *peer) write(ctx context.Context, o *outgoing, one *edge.Credential, ref
 			w.lines = append(append(append(append(w.lines, "\r\n"...), name...), ": "...), value...)
 		}
 	}
+	w.at = p.address()
 	w.head, w.lines = p.head(w.head[:0], o, one), w.lines[:0]
 	first := bytes.Index(w.head, crlf)
-	w.to = edge.Outbound{Exchange: o.x, Method: o.method, URL: p.address(), Lines: w.head[first:], Body: o.body, Refused: refused != 0, Sent: refused}
+	w.to = edge.Outbound{Exchange: o.x, Method: o.method, URL: w.at, Lines: w.head[first:], Body: o.body, Refused: refused != 0, Sent: refused}
 	var err error
 	w.generation, err = one.Attach(ctx, &w.to, w.set)
 	w.to = edge.Outbound{} // a pad keeps no message
@@ -71,6 +75,9 @@ type noCredential struct{ error }
 func (e *noCredential) Unwrap() error    { return e.error }
 func (e *noCredential) Unattached() bool { return true }
 
+// errMoved says that the backend listens elsewhere than what is on the pad was written for.
+var errMoved = errors.New("the backend listens at another port now")
+
 var crlf = []byte("\r\n")
 
 // sendWith is send with a credential. A 401 says that the backend did not run
@@ -85,6 +92,15 @@ func (p *peer) sendWith(ctx context.Context, o *outgoing, one *edge.Credential) 
 	}
 	defer func() { c.pads.Put(with) }()
 	r, wrote, err := p.once(ctx, o, with)
+	if err == errMoved {
+		fresh, lacks := p.write(ctx, o, one, 0)
+		if lacks != nil {
+			return nil, false, lacks
+		}
+		c.pads.Put(with)
+		with = fresh
+		r, wrote, err = p.once(ctx, o, with)
+	}
 	if err == nil && r.status == 401 && with.generation != 0 {
 		fresh, lacks := p.another(ctx, o, one, with)
 		if edge.KindOf(lacks) == edge.Unauthenticated {

@@ -168,6 +168,10 @@ func (p *peer) once(ctx context.Context, o *outgoing, with *pad) (*reply, bool, 
 		if err != nil {
 			return nil, false, err
 		}
+		if with != nil && with.at != p.address() {
+			p.pool.Drop(c)
+			return nil, false, errMoved
+		}
 		r, wrote, err := p.over(ctx, c, o, with, now)
 		if err != turn.ErrStale {
 			return r, wrote, err
