@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"time"
 )
 
 // form is what a value has to be for clients to take the list that it is in: the schemas of the
@@ -14,6 +15,7 @@ type form struct {
 	is      string // in words
 	fits    func(v []byte) bool
 	members []formed // of an object
+	objects *form    // what one whose type is "object" has to be, where that is more
 	each    *form    // of the elements of an array or the members of an object
 }
 
@@ -46,14 +48,28 @@ func objectOf(members ...formed) *form {
 func arrayOf(each *form) *form { return &form{is: "an array", fits: opens("["), each: each} }
 
 var (
-	aText   = &form{is: "a text", fits: opens(`"`)}
-	aNumber = &form{is: "a number", fits: number}
-	aFlag   = &form{is: "true or false", fits: func(v []byte) bool { return v[0] == 't' || v[0] == 'f' }}
-	aShare  = &form{is: "a number from 0 to 1", fits: func(v []byte) bool {
+	aText = &form{is: "a text", fits: opens(`"`)}
+	// Clients read a number that is too large for 64 bits as infinite, and refuse that.
+	aNumber = &form{is: "a number", fits: func(v []byte) bool {
+		if !number(v) {
+			return false
+		}
+		_, err := strconv.ParseFloat(string(v), 64)
+		return err == nil
+	}}
+	aFlag  = &form{is: "true or false", fits: func(v []byte) bool { return v[0] == 't' || v[0] == 'f' }}
+	aShare = &form{is: "a number from 0 to 1", fits: func(v []byte) bool {
 		n, err := strconv.ParseFloat(string(v), 64)
 		return err == nil && 0 <= n && n <= 1
 	}}
-	aTime = &form{is: "a time as 2025-01-12T15:00:58Z", fits: func(v []byte) bool { return isTime.MatchString(String(v)) }}
+	aTime = &form{is: "a time as 2025-01-12T15:00:58Z", fits: func(v []byte) bool {
+		s := String(v)
+		if !isTime.MatchString(s) {
+			return false
+		}
+		_, err := time.Parse(time.DateOnly, s[:len(time.DateOnly)]) // has the month this day?
+		return err == nil
+	}}
 	// A boolean is a schema as well; see LegacyTool.
 	aSchema = &form{is: "a schema", fits: func(v []byte) bool { return v[0] == '{' || v[0] == '[' || v[0] == 't' || v[0] == 'f' }}
 
@@ -63,7 +79,9 @@ var (
 		{name: "$schema", form: aText}, {"type", true, oneOf("object"), `"object"`}, {name: "required", form: arrayOf(aText)},
 		{name: "properties", form: &form{is: "an object", fits: opens("{"), each: aSchema}},
 	}
-	common = []formed{
+	// The results of a tool are of any type; clients look further at those of type "object" alone.
+	results = &form{is: "an object", fits: opens("{"), members: arguments[:1], objects: objectOf(arguments...)}
+	common  = []formed{
 		required("name", aText), optional("title", aText), optional("description", aText), optional("_meta", objectOf()),
 		optional("icons", arrayOf(objectOf(required("src", aText), optional("mimeType", aText),
 			optional("sizes", arrayOf(aText)), optional("theme", oneOf("light", "dark"))))),
@@ -74,7 +92,7 @@ var (
 	// listed are the forms of what lists hold, by the method of the list.
 	listed = map[string]*form{
 		"tools/list": objectOf(append(slices.Clip(common),
-			formed{"inputSchema", true, objectOf(arguments...), `{"type":"object"}`}, optional("outputSchema", objectOf(arguments[0])),
+			formed{"inputSchema", true, objectOf(arguments...), `{"type":"object"}`}, optional("outputSchema", results),
 			optional("annotations", objectOf(optional("title", aText), optional("readOnlyHint", aFlag),
 				optional("destructiveHint", aFlag), optional("idempotentHint", aFlag), optional("openWorldHint", aFlag))),
 			optional("execution", objectOf(optional("taskSupport", oneOf("required", "optional", "forbidden")))))...),
@@ -118,6 +136,9 @@ func (f *form) check(v []byte, at string) (clean []byte, changed, why string) {
 			v = append(append([]byte{'['}, bytes.Join(elements, []byte{','})...), ']')
 		}
 		return v, changed, why
+	}
+	if f.objects != nil && String(Lookup(v, "type")) == "object" {
+		f = f.objects
 	}
 	if f.each == nil && len(f.members) == 0 {
 		return v, "", ""
@@ -178,25 +199,32 @@ func untouched(a, b []byte) bool { return len(a) == len(b) && &a[0] == &b[0] }
 func LegacyTool(tool []byte) []byte {
 	var drop []string
 	var set []Member
-	in, out := LookupTwo(tool, "inputSchema", "outputSchema")
-	if out != nil {
-		if _, changed, bad := objectOf(arguments...).check(out, ""); changed != "" || bad != "" {
-			drop, out = []string{"outputSchema"}, nil
-		}
-	}
-	for name, schema := range map[string][]byte{"inputSchema": in, "outputSchema": out} {
-		var said []Member
+	legacy := func(name string, was, schema []byte) {
+		var said []Edit
 		properties := Lookup(schema, "properties")
 		for _, m := range Members(properties) {
+			at := Span{m.whole.End - uint32(len(m.Value)), m.whole.End}
 			switch string(m.Value) {
 			case "true":
-				said = append(said, Member{Name: m.Name, Value: []byte("{}")})
+				said = append(said, Edit{at, []byte("{}")})
 			case "false":
-				said = append(said, Member{Name: m.Name, Value: []byte(`{"not":{}}`)})
+				said = append(said, Edit{at, []byte(`{"not":{}}`)})
 			}
 		}
-		if said != nil {
-			set = append(set, Raw(name, Change(schema, nil, Raw("properties", Change(properties, nil, said...)))))
+		if said != nil { // there may be very many, for which Change would take long
+			schema = Change(schema, nil, Raw("properties", Splice(nil, properties, said...)))
+		}
+		if !bytes.Equal(schema, was) {
+			set = append(set, Raw(name, schema))
+		}
+	}
+	in, out := LookupTwo(tool, "inputSchema", "outputSchema")
+	legacy("inputSchema", in, in)
+	if out != nil {
+		if clean, changed, bad := results.objects.check(out, ""); changed != "" || bad != "" {
+			drop = []string{"outputSchema"}
+		} else {
+			legacy("outputSchema", out, clean)
 		}
 	}
 	if drop == nil && set == nil {

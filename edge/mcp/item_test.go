@@ -1,8 +1,10 @@
 package mcp_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-edge/weir/edge/mcp"
 )
@@ -41,6 +43,12 @@ func TestCheckItem(t *testing.T) {
 		{"tools", tool(`,"_meta":[]`), tool(``), "it._meta must be an object", ""},
 		{"tools", tool(`,"execution":"x"`), tool(``), "it.execution must be an object", ""},
 		{"tools", tool(`,"outputSchema":"x"`), tool(``), "it.outputSchema must be an object", ""},
+		{"tools", tool(`,"outputSchema":{"type":"object","properties":null,"required":null}`), tool(`,"outputSchema":{"type":"object"}`), "", ""},
+		{"tools", tool(`,"outputSchema":{"type":"object","properties":{"a":"x"}}`), tool(`,"outputSchema":{"type":"object"}`), "it.outputSchema.properties.a must be a schema", ""},
+		{"tools", tool(`,"outputSchema":{"t\u0079pe":"object","required":[1]}`), tool(`,"outputSchema":{"t\u0079pe":"object"}`), "it.outputSchema.required[0] must be a text", ""},
+		{"tools", tool(`,"outputSchema":{"type":["object"],"properties":null,"required":"a"}`), "", "", ""},
+		{"tools", tool(`,"outputSchema":{"properties":null}`), "", "", ""},
+		{"tools", tool(`,"outputSchema":{"type":"array","$schema":7}`), tool(`,"outputSchema":{"type":"array"}`), "it.outputSchema.$schema must be a text", ""},
 		{"prompts", `{"name":"p","arguments":[{"name":"a","required":true,"title":7}]}`, "", "", ""},
 		{"prompts", `{"name":"p","arguments":null}`, `{"name":"p"}`, "", ""},
 		{"prompts", `{"name":"p","arguments":"x"}`, `{"name":"p"}`, "it.arguments must be an array", ""},
@@ -52,6 +60,11 @@ func TestCheckItem(t *testing.T) {
 		{"resources", `{"uri":"a:b","name":5}`, "", "", "it.name must be a text"},
 		{"resources", `{"uri":"a:b","name":"n","mimeType":1}`, `{"uri":"a:b","name":"n"}`, "it.mimeType must be a text", ""},
 		{"resources", `{"uri":"a:b","name":"n","size":"big"}`, `{"uri":"a:b","name":"n"}`, "it.size must be a number", ""},
+		{"resources", `{"uri":"a:b","name":"n","size":1e400}`, `{"uri":"a:b","name":"n"}`, "it.size must be a number", ""},
+		{"resources", `{"uri":"a:b","name":"n","size":-1.7976931348623157e308}`, "", "", ""},
+		{"resources", `{"uri":"a:b","name":"n","annotations":{"lastModified":"2025-02-30T10:00:00Z"}}`, `{"uri":"a:b","name":"n","annotations":{}}`, "it.annotations.lastModified must be a time as 2025-01-12T15:00:58Z", ""},
+		{"resources", `{"uri":"a:b","name":"n","annotations":{"lastModified":"2025-02-29T10:00Z"}}`, `{"uri":"a:b","name":"n","annotations":{}}`, "it.annotations.lastModified must be a time as 2025-01-12T15:00:58Z", ""},
+		{"resources", `{"uri":"a:b","name":"n","annotations":{"lastModified":"2024-02-29T10:00Z"}}`, "", "", ""},
 		{"resources", `{"uri":"a:b","name":"n","annotations":{"priority":2}}`, `{"uri":"a:b","name":"n","annotations":{}}`, "it.annotations.priority must be a number from 0 to 1", ""},
 		{"resources", `{"uri":"a:b","name":"n","annotations":{"audience":["all"]}}`, `{"uri":"a:b","name":"n","annotations":{}}`, `it.annotations.audience[0] must be "user" or "assistant"`, ""},
 		{"resources", `{"uri":"a:b","name":"n","annotations":{"lastModified":"2025-01-12"}}`, `{"uri":"a:b","name":"n","annotations":{}}`, "it.annotations.lastModified must be a time as 2025-01-12T15:00:58Z", ""},
@@ -77,6 +90,10 @@ func TestLegacyTool(t *testing.T) {
 			`{"inputSchema":{"type":"object","properties":{"a":{},"b":{"c": 1},"d":{"not":{}}}}}`},
 		{`{"name":"t","outputSchema":{"type":"array"}}`, `{"name":"t"}`},
 		{`{"name":"t","outputSchema":{"type":"object","required":"a"}}`, `{"name":"t"}`},
+		{`{"name":"t","outputSchema":{"type":"object","properties":null,"required":null,"x":null}}`, `{"name":"t","outputSchema":{"type":"object","x":null}}`},
+		{`{"name":"t","outputSchema":{"required":null,"type":"object","properties":{"a" : true, "b":[]}}}`, `{"name":"t","outputSchema":{"type":"object","properties":{"a" : {}, "b":[]}}}`},
+		{`{"inputSchema":{"type":"object","properties":{"a":true}},"outputSchema":{"type":"object","properties":{"b":false}}}`,
+			`{"inputSchema":{"type":"object","properties":{"a":{}}},"outputSchema":{"type":"object","properties":{"b":{"not":{}}}}}`},
 		{`{"name":"t","outputSchema":{"type":"object","properties":{"a":true}}}`, `{"name":"t","outputSchema":{"type":"object","properties":{"a":{}}}}`},
 	} {
 		want := row[1]
@@ -85,6 +102,37 @@ func TestLegacyTool(t *testing.T) {
 		}
 		if got := string(mcp.LegacyTool([]byte(row[0]))); got != want {
 			t.Errorf("%s:\n%s\nwant %s", row[0], got, want)
+		}
+	}
+}
+
+// The time for a tool is linear in its properties: the list of all clients waits for it.
+func TestToolsOfManyProperties(t *testing.T) {
+	tool := func(n int) []byte {
+		var b []byte
+		for i := range n {
+			b = fmt.Appendf(b, `"x%d":true,`, i)
+		}
+		all := `"properties":{` + string(b) + `"y":{}},"required":null`
+		return []byte(`{"name":"t",` + string(b) + `"inputSchema":{"type":"object",` + all + `},"outputSchema":{"type":"object",` + all + `}}`)
+	}
+	for name, f := range map[string]func([]byte){
+		"LegacyTool": func(tool []byte) { mcp.LegacyTool(tool) },
+		"CheckItem":  func(tool []byte) { mcp.CheckItem("tools/list", tool) },
+	} {
+		took := func(n int) time.Duration {
+			text, start := tool(n), time.Now()
+			f(text)
+			return time.Since(start)
+		}
+		var few, many time.Duration
+		for range 3 { // a busy machine may keep one waiting
+			if few, many = took(1_500), took(24_000); many <= 80*max(few, time.Millisecond) {
+				break
+			}
+		}
+		if many > 80*max(few, time.Millisecond) {
+			t.Errorf("%s: 16 times as many properties take %v instead of %v", name, many, few)
 		}
 	}
 }
