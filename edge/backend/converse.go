@@ -227,7 +227,7 @@ func (r *reply) answer(ctx context.Context, id []byte, m *mcp.Message, before fu
 		}
 		m = new(mcp.Message)
 	}
-	err = understand(m, bytes.TrimPrefix(body, byteOrderMark))
+	err = mcp.Understand(m, bytes.TrimPrefix(body, byteOrderMark))
 	switch {
 	case err == nil && (m.Kind == mcp.Result || m.Kind == mcp.Failure && (e == nil || e.after == 0 || !e.limits())) && mcp.SameID(m.IDText(), id) && id != nil:
 		return status, nil
@@ -257,25 +257,6 @@ func (r *reply) answer(ctx context.Context, id []byte, m *mcp.Message, before fu
 // byteOrderMark begins the texts of some servers; a reader may pass over it
 // (RFC 8259 §8.1).
 var byteOrderMark = []byte("\xef\xbb\xbf")
-
-// understand is Decode of what a server says. Params and an error beside a result that are null
-// are not there: some servers write every field that they know.
-func understand(m *mcp.Message, text []byte) error {
-	err := m.Decode(text)
-	if err == nil || !errors.As(err, new(*mcp.EnvelopeError)) {
-		return err
-	}
-	null := func(s mcp.Span) bool { return string(s.Of(text)) == "null" }
-	params := m.Method != "" && null(m.Params)
-	outcome := m.Method == "" && m.ID.OK() && m.Result.OK() && null(m.Error)
-	switch {
-	case !params && !outcome || mcp.String(mcp.Lookup(text, "jsonrpc")) != "2.0":
-		return err
-	case params:
-		return m.Decode(mcp.Splice(nil, text, mcp.Edit{Span: m.Params, With: []byte("{}")}))
-	}
-	return m.Decode(mcp.AppendResult(nil, m.IDText(), m.Result.Of(text)))
-}
 
 // answerUnread returns the answer to a question that cannot be read for err, but for its id and
 // its method: an error, since its server may wait. It is nil for what is no question.
@@ -334,7 +315,7 @@ func inBatch(body, id []byte, m *mcp.Message, r *reply, stray func(), before fun
 	}
 	for _, part := range parts {
 		one := new(mcp.Message)
-		err := understand(one, part.Of(body))
+		err := mcp.Understand(one, part.Of(body))
 		switch {
 		case err != nil:
 			return false, nonsense(err)
@@ -388,7 +369,7 @@ func (r *reply) events(ctx context.Context, id []byte, m *mcp.Message, before fu
 		if e.Type != "message" || len(e.Data) == 0 {
 			continue
 		}
-		err = understand(m, e.Data)
+		err = mcp.Understand(m, e.Data)
 		switch {
 		case errors.Is(err, mcp.ErrBatch):
 			if at := r.ask.place; at != nil && !at.news(&e) {

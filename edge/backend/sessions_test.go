@@ -2,6 +2,7 @@ package backend_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -404,6 +405,24 @@ func TestStreamBeforeABackend(t *testing.T) {
 	back.Until("a session that is listened to", func() bool { all := back.Sessions(); return len(all) == 2 && all[1].Listening() })
 	back.Sessions()[1].Push(`[{"jsonrpc":"2.0","method":"notifications/one"},{"jsonrpc":"2.0","method":"notifications/two"}]`)
 	for _, want := range []string{"notifications/one", "notifications/two"} { // a batch, as 2025-03-26 has them
+		if m := stream.NextMessage(); m.Method != want {
+			t.Errorf("%+v, want %s", m, want)
+		}
+	}
+}
+
+// Params of null are none on a session's own stream, too.
+func TestNullsOnTheOwnStream(t *testing.T) {
+	t.Parallel()
+	back, _, c := start(t, edgetest.Legacy)
+	stream := c.Initialize("").Listen()
+	heard := func(s *edgetest.ServerSession) bool { return s.Listening() }
+	back.Until("a session that is listened to", func() bool { return slices.ContainsFunc(back.Sessions(), heard) })
+	s := back.Sessions()[slices.IndexFunc(back.Sessions(), heard)]
+	s.Push(`{"jsonrpc":"2.0","method":"notifications/one","params":null}`)
+	s.Push(`[{"jsonrpc":"2.0","method":"notifications/two","params":null}]`)
+	s.Push(`{"jsonrpc":"2.0","method":"notifications/three"}`)
+	for _, want := range []string{"notifications/one", "notifications/two", "notifications/three"} {
 		if m := stream.NextMessage(); m.Method != want {
 			t.Errorf("%+v, want %s", m, want)
 		}

@@ -78,7 +78,7 @@ func (s *session) dialSSE(ctx context.Context) (*sseLink, error) {
 				continue
 			}
 			m := new(mcp.Message)
-			if err := understand(m, e.Data); err != nil {
+			if err := mcp.Understand(m, e.Data); err != nil {
 				if answer := answerUnread(e.Data, err); answer != nil {
 					s.b.peer.missed(err)
 					_ = s.before(life, &link{sse: l}, nil, answer)

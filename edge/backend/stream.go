@@ -213,14 +213,15 @@ func (s *session) gone(ctx context.Context, l *link) (gone, said bool) {
 
 // messagesOf returns the messages of an event: one, or those of a batch (2025-03-26).
 func messagesOf(text []byte) (all []*mcp.Message) {
-	m, err := mcp.Decode(text)
+	m := new(mcp.Message)
+	err := mcp.Understand(m, text)
 	if err == nil {
 		return []*mcp.Message{m}
 	}
 	if errors.Is(err, mcp.ErrBatch) {
 		parts, _ := mcp.Split(text, maxBatch)
 		for _, part := range parts {
-			if m, err := mcp.Decode(part.Of(text)); err == nil {
+			if m := new(mcp.Message); mcp.Understand(m, part.Of(text)) == nil {
 				all = append(all, m)
 			}
 		}

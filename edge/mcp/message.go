@@ -152,6 +152,33 @@ func (m *Message) Decode(text []byte) error {
 	return s.note.judge()
 }
 
+// Understand is Decode of what a server says. Params that are null, and of a result and an error
+// the one that is null, are not there: some servers write every field that they know.
+func Understand(m *Message, text []byte) error {
+	err := m.Decode(text)
+	if err == nil || !errors.As(err, new(*EnvelopeError)) {
+		return err
+	}
+	null := func(s Span) bool { return string(s.Of(text)) == "null" }
+	params := m.Method != "" && null(m.Params)
+	outcome := m.Method == "" && m.Result.OK() && m.Error.OK() && (null(m.Result) || null(m.Error))
+	switch {
+	case !params && !outcome || String(Lookup(text, "jsonrpc")) != "2.0":
+		return err
+	case params:
+		return m.Decode(Splice(nil, text, Edit{Span: m.Params, With: []byte("{}")}))
+	}
+	said := Raw("result", m.Result.Of(text))
+	if !null(m.Error) {
+		said = Raw("error", m.Error.Of(text))
+	}
+	all := []Member{With("jsonrpc", `"2.0"`), said}
+	if id := Lookup(text, "id"); id != nil { // be it null, or none that may be
+		all = append(all, Raw("id", id))
+	}
+	return m.Decode(AppendObject(nil, all...))
+}
+
 // decoder takes a message down while the scanner walks its text. What is wrong
 // with the envelope is kept until the whole text is known to be JSON.
 type decoder struct {

@@ -158,6 +158,40 @@ func TestIDOfBadEnvelope(t *testing.T) {
 	}
 }
 
+// What is null beside what counts is not there; nothing else that Decode refuses is a message.
+func TestUnderstand(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"jsonrpc":"2.0","id":1,"result":{"a": 1}}`:                                      `{"jsonrpc":"2.0","id":1,"result":{"a": 1}}`,
+		`{"jsonrpc":"2.0","id":1,"result":{"a": 1},"error":null}`:                         `{"jsonrpc":"2.0","result":{"a": 1},"id":1}`,
+		`{"error":null,"method":null,"params":null,"result":[],"id":"a","jsonrpc":"2.0"}`: `{"jsonrpc":"2.0","result":[],"id":"a"}`,
+		`{"jsonrpc":"2.0","id":1,"result":null,"error":{"code":1, "message":"m"}}`:        `{"jsonrpc":"2.0","error":{"code":1, "message":"m"},"id":1}`,
+		`{"jsonrpc":"2.0","id":null,"result":null,"error":{"code":1,"message":"m"}}`:      `{"jsonrpc":"2.0","error":{"code":1,"message":"m"},"id":null}`,
+		`{"jsonrpc":"2.0","result":null,"error":{"code":1,"message":"m"}}`:                `{"jsonrpc":"2.0","error":{"code":1,"message":"m"}}`,
+		`{"jsonrpc":"2.0","id":1,"result":null,"error":null}`:                             `{"jsonrpc":"2.0","result":null,"id":1}`,
+		`{"jsonrpc":"2.0","id":1,"method":"x","params":null}`:                             `{"jsonrpc":"2.0","id":1,"method":"x","params":{}}`,
+		`{"jsonrpc":"2.0","method":"x","params":null}`:                                    `{"jsonrpc":"2.0","method":"x","params":{}}`,
+		`{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":"m"}}`:           "",
+		`{"jsonrpc":"2.0","id":1.5,"result":{},"error":null}`:                             "",
+		`{"jsonrpc":"2.0","id":1.5,"result":null,"error":{"code":1,"message":"m"}}`:       "",
+		`{"jsonrpc":"2.0","id":null,"result":{},"error":null}`:                            "",
+		`{"jsonrpc":"2.0","result":{},"error":null}`:                                      "",
+		`{"jsonrpc":"2.0","id":1,"result":null,"error":7}`:                                "",
+		`{"jsonrpc":"2.0","id":1,"error":null}`:                                           "",
+		`{"jsonrpc":"1.0","id":1,"result":{},"error":null}`:                               "",
+		`{"id":1,"result":null,"error":{"code":1,"message":"m"}}`:                         "",
+		`{"jsonrpc":"2.0","id":1,"method":"x","params":[]}`:                               "",
+		`{"jsonrpc":"2.0","id":1,"method":"x","params":null,"result":{},"error":null}`:    "",
+		`{"jsonrpc":"2.0","id":1,"result":{},"error":null,"error":null}`:                  "",
+		`[{"jsonrpc":"2.0","id":1,"result":{},"error":null}]`:                             "",
+	} {
+		var m Message
+		err := Understand(&m, []byte(text))
+		if (err == nil) != (want != "") || err == nil && string(m.Raw) != want {
+			t.Errorf("%s: %v, %s", text, err, m.Raw)
+		}
+	}
+}
+
 func TestBatches(t *testing.T) {
 	for _, text := range []string{`[]`, `[{"jsonrpc":"2.0","id":1,"method":"ping"}]`, ` [1, {"a":2} , [3] ] `} {
 		if m, err := Decode([]byte(text)); !errors.Is(err, ErrBatch) || m.Kind != Invalid {

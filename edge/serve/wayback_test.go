@@ -670,7 +670,7 @@ func TestAnswerThatIsNotTaken(t *testing.T) {
 	}
 }
 
-// An error of null beside a result is none; what is no message, or no result of the protocol,
+// An error of null beside a result is none, and the other way around; what is no message, or no result of the protocol,
 // cannot be read.
 func TestAnswersOfOddForm(t *testing.T) {
 	t.Parallel()
@@ -688,6 +688,12 @@ func TestAnswersOfOddForm(t *testing.T) {
 		if read != (m.Error == nil) || !read && !strings.Contains(m.Error.Message, "cannot be read") {
 			t.Errorf("%s: %s %+v", form, m.Result, m.Error)
 		}
+	}
+	f.back.Once("tools/call", func(c *edgetest.Call) {
+		c.JSON(200, `{"jsonrpc":"2.0","id":`+c.ID()+`,"result":null,"error":{"code":-32050,"message":"its own"}}`)
+	})
+	if m := f.callerOf(t, edgetest.Modern, "").call(t, "1", "{}").Message(); m.Error == nil || m.Error.Code != -32050 {
+		t.Errorf("a result of null beside an error: %s %+v", m.Result, m.Error)
 	}
 }
 

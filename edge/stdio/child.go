@@ -325,7 +325,7 @@ func (c *child) inSeveral(s *indented) {
 // take takes a line that may be a message, whose bytes are the owner's. Of one that is cut the
 // end of the server says why it is no message.
 func (c *child) take(m *mcp.Message, text []byte, cut bool) {
-	err := m.Decode(text)
+	err := mcp.Understand(m, text)
 	if err == nil {
 		c.hear(m)
 		return
@@ -337,7 +337,7 @@ func (c *child) take(m *mcp.Message, text []byte, cut bool) {
 			return
 		}
 		for _, part := range parts {
-			if err := m.Decode(part.Of(text)); err != nil {
+			if err := mcp.Understand(m, part.Of(text)); err != nil {
 				c.odd(m, part.Of(text), err)
 				continue
 			}

@@ -42,6 +42,9 @@ func TestV34Nonsense(t *testing.T) {
 				"two answers":            {right, strings.ReplaceAll(right, "right", "wrong")},
 				"the id as a text":       {strings.ReplaceAll(right, "ID", `"ID"`)},
 				"a batch":                {`[{"jsonrpc":"2.0","method":"notifications/x"},` + right + `]`},
+				"an error of null":       {strings.Replace(right, `"id"`, `"error":null,"id"`, 1)},
+				"a batch with null":      {`[` + strings.Replace(right, `"id"`, `"error":null,"id"`, 1) + `]`},
+				"params of null":         {`{"jsonrpc":"2.0","method":"notifications/x","params":null}`, right},
 				"a duplicate name first": {`{"jsonrpc":"2.0","id":5,"id":6` + wrong, right},
 			} {
 				if got := text(t, rawCall(one, "1", lines...)); got != "right" {
@@ -50,6 +53,9 @@ func TestV34Nonsense(t *testing.T) {
 				if got := text(t, other.CallTool("1", "echo", `{"text":"mine"}`)); got != "mine" {
 					t.Errorf("%s: another client was told %q", what, got)
 				}
+			}
+			if m := rawCall(one, "1", `{"jsonrpc":"2.0","id":ID,"result":null,"error":{"code":-32050,"message":"its own"}}`).Message(); !strings.Contains(fault(m), "its own") {
+				t.Errorf("a result of null beside an error: %s", fault(m))
 			}
 			r := rawCall(one, "1", `{"id":ID,"result":{}}`)
 			if m := r.Message(); !strings.Contains(fault(m), "502") {
