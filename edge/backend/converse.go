@@ -258,34 +258,6 @@ func (r *reply) answer(ctx context.Context, id []byte, m *mcp.Message, before fu
 // (RFC 8259 §8.1).
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
-// answerUnread returns the answer to a question that cannot be read for err, but for its id and
-// its method: an error, since its server may wait. It is nil for what is no question.
-func answerUnread(text []byte, err error) *mcp.Message {
-	method, id := mcp.Begins(text)
-	first := method
-	if first == nil {
-		first = id
-	}
-	if first == nil {
-		return nil
-	}
-	second, other := mcp.Begins(append([]byte{'{'}, text[cap(text)-cap(first)+len(first):]...))
-	if method == nil {
-		method = second
-	} else {
-		id = other
-	}
-	code := mcp.CodeInvalidParams
-	if errors.As(err, new(*mcp.SyntaxError)) {
-		code = mcp.CodeParse
-	}
-	answer, err := mcp.Decode(mcp.AppendError(nil, id, code, "the question cannot be read: "+err.Error(), nil))
-	if method == nil || id == nil || err != nil {
-		return nil
-	}
-	return answer
-}
-
 func nonsense(err error) error {
 	if err == nil {
 		err = &mcp.EnvelopeError{What: "a message that does not answer the request"}
@@ -386,7 +358,7 @@ func (r *reply) events(ctx context.Context, id []byte, m *mcp.Message, before fu
 			}
 		case err != nil && mcp.Tells(e.Data):
 			r.peer.missed(err) // the answer is still to come
-			if answer := answerUnread(e.Data, err); answer != nil {
+			if answer := mcp.AnswerUnread(e.Data, err); answer != nil {
 				before(answer, r)
 			}
 		case err != nil:

@@ -79,7 +79,7 @@ func (s *session) dialSSE(ctx context.Context) (*sseLink, error) {
 			}
 			m := new(mcp.Message)
 			if err := mcp.Understand(m, e.Data); err != nil {
-				if answer := answerUnread(e.Data, err); answer != nil {
+				if answer := mcp.AnswerUnread(e.Data, err); answer != nil {
 					s.b.peer.missed(err)
 					_ = s.before(life, &link{sse: l}, nil, answer)
 				}

@@ -515,3 +515,31 @@ func intern(method []byte) string {
 	}
 	return string(method)
 }
+
+// AnswerUnread returns the answer to a question that cannot be read for err, but for its id and
+// its method: an error, since its server may wait. It is nil for what is no question.
+func AnswerUnread(text []byte, err error) *Message {
+	method, id := Begins(text)
+	first := method
+	if first == nil {
+		first = id
+	}
+	if first == nil {
+		return nil
+	}
+	second, other := Begins(append([]byte{'{'}, text[cap(text)-cap(first)+len(first):]...))
+	if method == nil {
+		method = second
+	} else {
+		id = other
+	}
+	code := CodeInvalidParams
+	if errors.As(err, new(*SyntaxError)) {
+		code = CodeParse
+	}
+	answer, err := Decode(AppendError(nil, id, code, "the question cannot be read: "+err.Error(), nil))
+	if method == nil || id == nil || err != nil {
+		return nil
+	}
+	return answer
+}
