@@ -263,7 +263,8 @@ type View interface {
 type Head struct {
 	Params      []Header // Mcp-Param-*, of modern requests
 	Remade      bool     // a filter changed the message: Params tell nothing of it any longer
-	Remote      string   // address of the client, without the port
+	Remote      string   // address of the client, without the port; "unknown" where it is doubted
+	Source      string   // the same for records, what X-Forwarded-For says where it is doubted; "" where no record is kept
 	SSE         bool     // it came over the older transport, HTTP with SSE
 	RequestID   string   // X-Request-Id, made by the edge when the client gave none; "" where no record is kept
 	Agent       string   // User-Agent, its beginning; "" where no record is kept

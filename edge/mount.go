@@ -1,6 +1,10 @@
 package edge
 
-import "net/http"
+import (
+	"cmp"
+	"context"
+	"net/http"
+)
 
 // Mount is an HTTP handler that an edge serves beside MCP. What comes to it has passed
 // the door: it has one reading, an allowed Host, an allowed Origin unless AnyOrigin holds, and
@@ -19,4 +23,19 @@ type Mount struct {
 
 	// AnyOrigin lets requests of all pages in: the handler judges itself whose they are.
 	AnyOrigin bool
+}
+
+type sourceKey struct{}
+
+// WithSource returns a context of a request to a Mount whose RemoteAddr is "unknown": records
+// have the address that its proxy may have said.
+func WithSource(ctx context.Context, said string) context.Context {
+	return context.WithValue(ctx, sourceKey{}, said)
+}
+
+// SourceOf is the address of the client of a request to a Mount as records have it. It may be the
+// client's own word: nothing else may rest on it.
+func SourceOf(r *http.Request) string {
+	said, _ := r.Context().Value(sourceKey{}).(string)
+	return cmp.Or(said, r.RemoteAddr)
 }

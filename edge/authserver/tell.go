@@ -29,7 +29,7 @@ type Event struct {
 	Subject  string // as in our tokens; "" where nobody is known
 	Provider string // upstream; "" for none
 	Request  string // its id
-	Remote   string // address of the client
+	Remote   string // address of the client, for records alone
 }
 
 // shown is a client as logs, audit and metrics have it.
@@ -46,7 +46,7 @@ func (s *Server) tell(r *http.Request, e Event) {
 	if s.told == nil {
 		return
 	}
-	e.Client, e.Request, e.Remote = shown(e.Client), r.Header.Get("X-Request-Id"), r.RemoteAddr
+	e.Client, e.Request, e.Remote = shown(e.Client), r.Header.Get("X-Request-Id"), edge.SourceOf(r)
 	s.told(e)
 }
 

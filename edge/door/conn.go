@@ -248,13 +248,14 @@ var (
 	lastReads  = sync.Pool{New: func() any { return new([lastRead]byte) }}
 )
 
-// Client is the address of the client of a request, without a port.
+// Client is the address of the client of a request, without a port, for records: it may be the client's
+// own word where a trusted proxy writes Forwarded alone. All else rests on Certain.
 func (c *Conn) Client(h *fasthttp.RequestHeader) string {
 	at, _ := c.entrance.clientOf(c.From, h)
 	return at
 }
 
-// Certain is Client for what an address alone may open: "unknown" where it is doubted.
+// Certain is Client for all that rests on an address, such as limits: "unknown" where it is doubted.
 func (c *Conn) Certain(h *fasthttp.RequestHeader) string {
 	at, doubted := c.entrance.clientOf(c.From, h)
 	if doubted {

@@ -138,8 +138,8 @@ type request struct {
 	conn *door.Conn
 }
 
-// client is the address of the client, without a port.
-func (req *request) client() string { return req.conn.Client(&req.ctx.Request.Header) }
+// client is the address of the client, without a port; "unknown" where it is doubted.
+func (req *request) client() string { return req.conn.Certain(&req.ctx.Request.Header) }
 
 // bodyOf reads the body of a request, which may have most bytes, and returns the status
 // to refuse it with; 0 for none.
@@ -185,5 +185,8 @@ func (req *request) translated(a *answer, body []byte) (*http.Request, error) {
 		r.Header.Set("X-Request-Id", door.NewRequestID())
 	}
 	a.bodyless, a.chunks, a.last = from.IsHead(), from.IsHTTP11(), from.ConnectionClose() || !from.IsHTTP11()
+	if said := req.conn.Client(from); said != r.RemoteAddr {
+		return r.WithContext(edge.WithSource(&a.Call, said)), nil
+	}
 	return r.WithContext(&a.Call), nil
 }

@@ -1,6 +1,7 @@
 package serve_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -22,7 +23,9 @@ func TestForwardedAddress(t *testing.T) {
 		"what the client put before":      {[]string{"127.0.0.1"}, []string{"X-Forwarded-For", "1.1.1.1, 192.0.2.1"}, []string{"X-Forwarded-For", "2.2.2.2, 192.0.2.1"}, false},
 		"two proxies":                     {[]string{"127.0.0.0/8", "10.0.0.0/8"}, []string{"X-Forwarded-For", "192.0.2.1, 10.1.1.1"}, []string{"X-Forwarded-For", "192.0.2.2, 10.1.1.1"}, true},
 		"Forwarded":                       {[]string{"127.0.0.1"}, []string{"Forwarded", `for="[2001:db8::1]:4711";proto=https`}, []string{"Forwarded", "proto=https; For=192.0.2.60"}, true},
-		"a Forwarded of the client's own": {[]string{"127.0.0.1"}, []string{"X-Forwarded-For", "192.0.2.1", "Forwarded", "for=x"}, []string{"X-Forwarded-For", "192.0.2.2", "Forwarded", "for=x"}, true},
+		"a Forwarded of the client's own": {[]string{"127.0.0.1"}, []string{"X-Forwarded-For", "192.0.2.1", "Forwarded", "for=x"}, []string{"X-Forwarded-For", "192.0.2.2", "Forwarded", "for=x"}, false},
+		"the older of the client's own":   {[]string{"127.0.0.1"}, []string{"X-Forwarded-For", "192.0.2.1", "Forwarded", "for=192.0.2.9"}, []string{"X-Forwarded-For", "192.0.2.2", "Forwarded", "for=192.0.2.9"}, false},
+		"two that agree":                  {[]string{"127.0.0.1"}, []string{"X-Forwarded-For", "192.0.2.1", "Forwarded", "for=192.0.2.1"}, []string{"X-Forwarded-For", "192.0.2.2", "Forwarded", "for=192.0.2.2"}, true},
 		"several of them":                 {[]string{"127.0.0.1"}, []string{"X-Forwarded-For", "192.0.2.1", "Forwarded", "for=x"}, []string{"X-Forwarded-For", "192.0.2.1", "Forwarded", "for=192.0.2.9"}, false},
 		"separators in quotes":            {[]string{"127.0.0.1"}, []string{"Forwarded", `for=192.0.2.1;by="a,b;c\\"`}, []string{"Forwarded", `for=192.0.2.2;by="a,\";for=x,b"`}, true},
 		"a quote that a client left open": {[]string{"127.0.0.1"}, []string{"Forwarded", `for=192.0.2.1;by=", for="192.0.2.2"`}, []string{"Forwarded", `for="192.0.2.2"`}, false},
@@ -88,6 +91,36 @@ func TestForwardedLocal(t *testing.T) {
 		if r := c.Post(body, append(one.header, head...)...); r.Status != one.status {
 			t.Errorf("%v: status %d, want %d: %s", one.header, r.Status, one.status, r.Body)
 		}
+	}
+}
+
+// TestForwardedRegistrations: a client behind a proxy that writes Forwarded alone gets no room at the
+// authorization server by an X-Forwarded-For of its own, which records have.
+func TestForwardedRegistrations(t *testing.T) {
+	t.Parallel()
+	log, recorded := audited(t)
+	e := edgetest.Start(t, entrance(edgetest.NewServer(t, edgetest.Modern), embedded("", edgetest.NewHub(t, "hub")), `{type: unauthenticated}`, recorded), loopback(), behind)
+	c, refused := e.NewClient(), 0
+	for n := range 60 { // 5 at once, and one each second
+		r := c.Do("POST", "/oauth/register", `{"redirect_uris":["https://client.example/cb"]}`, "Content-Type", "application/json",
+			"Forwarded", "for=198.51.100.7", "X-Forwarded-For", fmt.Sprintf("203.0.113.%d", n+1))
+		if r.Status == 429 {
+			refused++
+		} else if r.Status != 201 {
+			t.Fatalf("status %d: %s", r.Status, r.Body)
+		}
+	}
+	if refused == 0 {
+		t.Error("60 registrations of one client at once, and none was refused")
+	}
+	c.Do("GET", "/mcp", "", "Forwarded", "for=198.51.100.7", "X-Forwarded-For", "203.0.113.99")
+	e.Stop()
+	seen := map[string]bool{}
+	for _, r := range records(t, log) {
+		seen[r.Source.Value] = true
+	}
+	if seen["unknown"] || !seen["203.0.113.1"] || !seen["203.0.113.99"] {
+		t.Errorf("records are of %v", seen)
 	}
 }
 

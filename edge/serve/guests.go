@@ -110,7 +110,7 @@ func (s *server) known(req *request, refused error) (*edge.Identity, error) {
 	if s.guest.Authenticate == nil || claimed || edge.KindOf(refused) != edge.Unauthenticated {
 		return nil, refused
 	}
-	who, err := s.guest.Authenticate(context.Background(), req.conn.Certain(r), s.hear(r))
+	who, err := s.guest.Authenticate(context.Background(), req.client(), s.hear(r))
 	if who == nil && err == nil {
 		err = refused
 	}

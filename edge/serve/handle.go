@@ -158,7 +158,7 @@ func (req *request) admit(s *server) bool {
 	if req.who = s.gate.Remembered(req.authorization); req.who != nil {
 		return true
 	}
-	who, err := s.gate.Identify(context.Background(), edge.Secret(req.authorization), req.conn.Certain(&req.ctx.Request.Header))
+	who, err := s.gate.Identify(context.Background(), edge.Secret(req.authorization), req.client())
 	if err != nil {
 		who, err = s.known(req, err)
 	}

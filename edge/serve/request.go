@@ -38,8 +38,8 @@ type request struct {
 	status                                     int             // that it was refused with before it had a reading; else 0
 }
 
-// client is the address of the client, without a port.
-func (req *request) client() string { return req.conn.Client(&req.ctx.Request.Header) }
+// client is the address of the client, without a port; "unknown" where it is doubted.
+func (req *request) client() string { return req.conn.Certain(&req.ctx.Request.Header) }
 
 func (req *request) read(r *fasthttp.RequestHeader) {
 	req.host = r.Host()
@@ -176,7 +176,7 @@ func (req *request) tell(to *edge.Head, s *server) {
 		if req.conn.Agent != string(agent) {
 			req.conn.Agent = string(agent)
 		}
-		to.Agent = req.conn.Agent
+		to.Agent, to.Source = req.conn.Agent, req.conn.Client(&req.ctx.Request.Header)
 	}
 	if s.measure != nil && len(req.traceParent) > 0 && len(req.traceParent) <= maxTrace && len(req.traceState) <= maxTrace {
 		to.TraceParent, to.TraceState = string(req.traceParent), string(req.traceState)

@@ -178,7 +178,7 @@ func (l *Log) who(dst []byte, e *entry) []byte {
 		head = &edge.Head{}
 	}
 	dst = append(dst, `,"source":{"type":"network","value":`...)
-	dst = text(dst, head.Remote)
+	dst = text(dst, cmp.Or(head.Source, head.Remote))
 	dst = append(dst, `,"extra":{"user_agent":`...)
 	dst = text(dst, head.Agent)
 	if head.RequestID != "" {
