@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"cmp"
 	"reflect"
 	"strings"
 	"testing"
@@ -67,52 +68,76 @@ func TestOps(t *testing.T) {
 }
 
 // TestSound: what a program made of an item is one that clients take, member by member. What a backend
-// had made of a member is not the program's.
+// had made of a member is not the program's. null takes an optional member out.
 func TestSound(t *testing.T) {
 	const was = `{"name":"a","inputSchema":{"type":"object"},"title":5}`
-	for is, want := range map[string]string{
+	for is, want := range map[string]string{ // what the item is then, "" for what it was made, or what is wrong
 		was: "",
 		`{"name":"b","inputSchema":{"type":"object","x":1},"title":"t","description":"d","outputSchema":{"type":"object"},"annotations":{"title":"t","openWorldHint":false,"other":"x"}}`: "",
-		`{"title":null}`:                           "", // it was none before
-		`{"name":null}`:                            "name: must be a text",
-		`{"inputSchema":{"type":"array"}}`:         `inputSchema: must be an object with the "type" "object"`,
-		`{"inputSchema":{}}`:                       "inputSchema: must be",
-		`{"outputSchema":"object"}`:                "outputSchema: must be",
-		`{"annotations":[]}`:                       "annotations: must be an object",
-		`{"annotations":{"destructiveHint":null}}`: "destructiveHint is true or false",
-		`{"annotations":{"idempotentHint":1}}`:     "idempotentHint is true or false",
-		`{"description":["d"]}`:                    "description: must be a text",
+		`{"name":"a","title":null}`:                `{"name":"a"}`,
+		`{"name":null}`:                            "name must be a text",
+		`{"inputSchema":{"type":"array"}}`:         `inputSchema.type must be "object"`,
+		`{"inputSchema":{}}`:                       "inputSchema.type is missing",
+		`{"inputSchema":null}`:                     "inputSchema is missing",
+		`{"inputSchema":true}`:                     "inputSchema must be an object",
+		`{"outputSchema":"object"}`:                "outputSchema must be an object",
+		`{"annotations":[]}`:                       "annotations must be an object",
+		`{"annotations":{"destructiveHint":null}}`: `{"annotations":{}}`,
+		`{"annotations":{"title":null,"x":null}}`:  `{"annotations":{"x":null}}`,
+		`{"annotations":{"idempotentHint":1}}`:     "annotations.idempotentHint must be true or false",
+		`{"description":["d"]}`:                    "description must be a text",
 		`{"inputSchema":{"type":"object","required":["a"],"properties":{"a":{}}},"_meta":{"a":1},"execution":{"taskSupport":"optional"},"icons":[{"src":"x","mimeType":"y","sizes":["any"],"theme":"dark"}],"arguments":5}`: "",
-		`{"inputSchema":{"type":"object","required":"a"}}`:                "inputSchema: must be an object whose required",
-		`{"inputSchema":{"type":"object","required":[1]}}`:                "inputSchema: must be an object whose required",
-		`{"inputSchema":{"type":"object","properties":[]}}`:               "inputSchema: must be an object whose properties",
-		`{"inputSchema":{"type":"object","properties":{"a":true}}}`:       "inputSchema: must be an object whose properties",
-		`{"outputSchema":{"type":"object","required":[1]}}`:               "outputSchema: must be an object whose required",
-		`{"outputSchema":{"type":"object","properties":{"a":[],"b":{}}}}`: "outputSchema: must be an object whose properties",
-		`{"outputSchema":{"type":"array","required":[1]}}`:                "", // legacy clients are not shown it
-		`{"annotations":{"title":5}}`:                                     "annotations: must be an object whose title",
-		`{"_meta":"x"}`:                                                   "_meta: must be an object",
-		`{"execution":{"taskSupport":"maybe"}}`:                           "execution: must be",
-		`{"execution":[]}`:                                                "execution: must be",
-		`{"icons":"x"}`:                                                   "icons: must be an array",
-		`{"icons":[{"src":3}]}`:                                           "icons: must be",
-		`{"icons":[{}]}`:                                                  "icons: must be",
-		`{"icons":["x"]}`:                                                 "icons: must be",
-		`{"icons":[{"src":"x","sizes":"any"}]}`:                           "icons: must be",
-		`{"icons":[{"src":"x","sizes":[1]}]}`:                             "icons: must be",
-		`{"icons":[{"src":"x","theme":"red"}]}`:                           "icons: must be",
+		`{"inputSchema":{"type":"object","required":"a"}}`:                    "inputSchema.required must be an array",
+		`{"inputSchema":{"type":"object","required":[1]}}`:                    "inputSchema.required[0] must be a text",
+		`{"inputSchema":{"type":"object","required":null}}`:                   `{"inputSchema":{"type":"object"}}`,
+		`{"inputSchema":{"type":"object","properties":[]}}`:                   "inputSchema.properties must be an object",
+		`{"inputSchema":{"type":"object","properties":{"a":"x"}}}`:            "inputSchema.properties.a must be a schema",
+		`{"inputSchema":{"type":"object","properties":{"a":true,"b":false}}}`: "",
+		`{"outputSchema":{"type":"object","properties":{"a":true}}}`:          "",
+		`{"outputSchema":{"type":"array","required":[1]}}`:                    "", // legacy clients are not shown it
+		`{"annotations":{"title":5}}`:                                         "annotations.title must be a text",
+		`{"_meta":"x"}`:                                                       "_meta must be an object",
+		`{"_meta":null}`:                                                      `{}`,
+		`{"_meta":{"a":null}}`:                                                "",
+		`{"execution":{"taskSupport":"maybe"}}`:                               "execution.taskSupport must be",
+		`{"execution":[]}`:                                                    "execution must be an object",
+		`{"icons":"x"}`:                                                       "icons must be an array",
+		`{"icons":[{"src":3}]}`:                                               "icons[0].src must be a text",
+		`{"icons":[{}]}`:                                                      "icons[0].src is missing",
+		`{"icons":["x"]}`:                                                     "icons[0] must be an object",
+		`{"icons":[{"src":"x","mimeType":null}]}`:                             `{"icons":[{"src":"x"}]}`,
+		`{"icons":[{"src":"x","sizes":"any"}]}`:                               "icons[0].sizes must be an array",
+		`{"icons":[{"src":"x","sizes":[1]}]}`:                                 "icons[0].sizes[0] must be a text",
+		`{"icons":[{"src":"x","theme":"red"}]}`:                               "icons[0].theme must be",
 	} {
-		if err := sound(edge.Tool, []byte(was), []byte(is)); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		got, err := sound(edge.Tool, []byte(was), []byte(is))
+		switch {
+		case want == "" || want[0] == '{':
+			if err != nil || string(got) != cmp.Or(want, is) {
+				t.Errorf("%s: %s, %v, want %s", is, got, err, cmp.Or(want, is))
+			}
+		case err == nil || !strings.Contains(err.Error(), want):
 			t.Errorf("%s: %v, want %q", is, err, want)
 		}
 	}
-	const bad = `{"name":"a","icons":"x","_meta":5,"mimeType":5,"inputSchema":{"type":"object","required":[1]}}`
-	if err := sound(edge.Tool, []byte(bad), []byte(strings.Replace(bad, `"a"`, `"b"`, 1))); err != nil {
-		t.Errorf("what a backend did fails the program: %v", err)
+	// What a backend did fails no program and stays, and keeps nothing else from being judged.
+	const bad = `{"name":"a","icons":"x","_meta":5,"title":null,"mimeType":5,"inputSchema":{"type":"object","properties":{"a":true},"required":[1]}}`
+	for _, c := range []struct {
+		old, now string
+		fails    bool
+	}{
+		{`"a","icons"`, `"b","icons"`, false}, {`"a":true`, `"b":{}`, false}, {`"_meta":5`, `"_meta":6`, false}, {`[1]`, `[1],"x":1`, false},
+		{`"_meta":5`, `"_meta":5,"execution":7`, true}, {`"required":[1]`, `"required":2`, true}, {`"a":true`, `"a":5`, true},
+	} {
+		is := strings.Replace(bad, c.old, c.now, 1)
+		if got, err := sound(edge.Tool, []byte(bad), []byte(is)); (err != nil) != c.fails || err == nil && string(got) != is {
+			t.Errorf("%s: %s, %v", is, got, err)
+		}
 	}
-	for thing, is := range map[edge.Thing]string{edge.Prompt: `{"arguments":[{"name":"a","required":"yes"}]}`, edge.Resource: `{"mimeType":5}`} {
-		if sound(thing, []byte("{}"), []byte(is)) == nil || sound(edge.Tool, []byte("{}"), []byte(is)) != nil {
-			t.Errorf("%s passes, or fails a tool", is)
+	for thing, is := range map[edge.Thing]string{edge.Prompt: `{"arguments":[{"name":"a","required":"yes"}]}`, edge.Resource: `{"mimeType":5}`, edge.Template: `{"mimeType":5}`} {
+		_, err := sound(thing, []byte("{}"), []byte(is))
+		if _, other := sound(edge.Tool, []byte("{}"), []byte(is)); err == nil || other != nil {
+			t.Errorf("%s passes, or fails a tool: %v", is, other)
 		}
 	}
 }

@@ -228,8 +228,8 @@ func apply(thing edge.Thing, all []edge.Override, batch []int, ops []op) error {
 		if err := changed[n].settle(); err != nil {
 			return fmt.Errorf("item %d: %w", n, err)
 		}
-		changed[n].Item = changed[n].item.whole()
-		if err := sound(thing, all[i].Item, changed[n].Item); err != nil {
+		var err error
+		if changed[n].Item, err = sound(thing, all[i].Item, changed[n].item.whole()); err != nil {
 			return fmt.Errorf("item %d: %w", n, err)
 		}
 	}
@@ -255,105 +255,63 @@ type unlisted struct {
 	names  map[string]bool
 }
 
-// sound returns an error for an edited item that is invalid.
-func sound(thing edge.Thing, was, is []byte) error {
+// bare has the members that an item of any list needs.
+var bare = []byte(`{"name":"x","uri":"x:x","uriTemplate":"x:x","inputSchema":{"type":"object"}}`)
+
+// sound returns an edited item without the nulls that stand for optional members in what the program
+// changed, or an error where clients would refuse the whole list for what it changed. What the backend's
+// own member had wrong already is not the program's.
+func sound(thing edge.Thing, was, is []byte) ([]byte, error) {
 	if bytes.Equal(was, is) {
-		return nil
+		return is, nil
 	}
 	if len(is) > maxEdited {
-		return fmt.Errorf("it has grown to %d bytes", len(is))
+		return nil, fmt.Errorf("it has grown to %d bytes", len(is))
 	}
 	if err := mcp.Valid(is); err != nil {
-		return err
+		return nil, err
 	}
-	members := []string{inputSchema, "outputSchema", "annotations", "name", "title", "description", "icons", "_meta"}
-	switch thing { // others do not know these
-	case edge.Tool:
-		members = append(members, "execution")
+	list := "tools/list"
+	switch thing {
 	case edge.Prompt:
-		members = append(members, "arguments")
-	case edge.Resource, edge.Template:
-		members = append(members, "mimeType")
+		list = "prompts/list"
+	case edge.Resource:
+		list = "resources/list"
+	case edge.Template:
+		list = "resources/templates/list"
 	}
-	for _, member := range members {
-		want := malformed(member, mcp.Lookup(is, member))
-		if want != "" && malformed(member, mcp.Lookup(was, member)) == "" { // what a backend did to it is not the program's
-			return fmt.Errorf("%s: must be %s: clients refuse the whole list", member, want)
+	before := map[string]mcp.Member{}
+	for _, m := range mcp.Members(was) {
+		before[string(mcp.Unquote(m.Name))] = m
+	}
+	var drop []string
+	var set []mcp.Member
+	for _, m := range mcp.Members(is) {
+		name := string(mcp.Unquote(m.Name))
+		old, known := before[name]
+		if known && bytes.Equal(old.Value, m.Value) {
+			continue
 		}
-	}
-	return nil
-}
-
-// malformed returns what a member has to be and is not (schema.ts, Tool and what it is made of, as the
-// SDK in TypeScript reads it); "" for one that is right or not there.
-func malformed(member string, value []byte) string {
-	if value == nil {
-		return ""
-	}
-	object := value[0] == '{'
-	switch member {
-	case inputSchema, "outputSchema":
-		typed := mcp.String(mcp.Lookup(value, "type")) == "object"
-		properties := mcp.Lookup(value, "properties")
-		switch {
-		case member == inputSchema && !typed:
-			return `an object with the "type" "object"`
-		case !object:
-			return "an object"
-		case !typed: // an output of any type in the modern era; legacy clients are not shown others
-		case !listOf(mcp.Lookup(value, "required"), isText):
-			return "an object whose required is an array of texts"
-		case properties != nil && (properties[0] != '{' || slices.ContainsFunc(mcp.Members(properties), func(m mcp.Member) bool { return m.Value[0] != '{' })):
-			return "an object whose properties is an object of objects"
-		}
-	case "annotations":
-		for _, hint := range [...]string{"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"} {
-			if !object || !isBool(mcp.Lookup(value, hint)) {
-				return "an object whose " + hint + " is true or false"
+		clean, changed, why := mcp.CheckItem(list, mcp.Change(bare, nil, m))
+		if wrong := cmp.Or(why, changed); wrong != "" {
+			if known {
+				_, changed, why = mcp.CheckItem(list, mcp.Change(bare, nil, old))
 			}
+			if !known || cmp.Or(why, changed) != wrong {
+				return nil, fmt.Errorf("%s: clients refuse the whole list", strings.TrimPrefix(wrong, "it."))
+			}
+			continue
 		}
-		if !isText(mcp.Lookup(value, "title")) {
-			return "an object whose title is a text"
-		}
-	case "_meta":
-		if !object {
-			return "an object"
-		}
-	case "execution":
-		if v := mcp.Lookup(value, "taskSupport"); !object || v != nil && !slices.Contains([]string{"required", "optional", "forbidden"}, mcp.String(v)) {
-			return "an object whose taskSupport is required, optional or forbidden"
-		}
-	case "icons":
-		if !listOf(value, func(v []byte) bool {
-			theme := mcp.Lookup(v, "theme")
-			return mcp.Lookup(v, "src") != nil && isText(mcp.Lookup(v, "src")) && isText(mcp.Lookup(v, "mimeType")) && listOf(mcp.Lookup(v, "sizes"), isText) &&
-				(theme == nil || slices.Contains([]string{"light", "dark"}, mcp.String(theme)))
-		}) {
-			return "an array of objects with src, a text, where mimeType is a text, sizes an array of texts and theme light or dark"
-		}
-	case "arguments":
-		if !listOf(value, func(v []byte) bool {
-			return mcp.Lookup(v, "name") != nil && isText(mcp.Lookup(v, "name")) && isText(mcp.Lookup(v, "description")) && isBool(mcp.Lookup(v, "required"))
-		}) {
-			return "an array of objects with name, a text, where description is a text and required true or false"
-		}
-	default:
-		if !isText(value) {
-			return "a text"
+		if value := mcp.Lookup(clean, name); value == nil {
+			drop = append(drop, name)
+		} else if !bytes.Equal(value, m.Value) {
+			set = append(set, mcp.Member{Name: m.Name, Value: value})
 		}
 	}
-	return ""
-}
-
-// listOf, isText and isBool report whether a value is one, or is not there.
-func listOf(value []byte, is func([]byte) bool) bool {
-	return value == nil || value[0] == '[' && !slices.ContainsFunc(mcp.Elements(value), func(v []byte) bool { return !is(v) })
-}
-
-func isText(value []byte) bool { return value == nil || value[0] == '"' }
-
-func isBool(value []byte) bool {
-	return value == nil || string(value) == "true" || string(value) == "false"
+	if drop != nil || set != nil {
+		is = mcp.Change(is, drop, set...)
+	}
+	return is, nil
 }
 
 // edit applies one operation to an item.

@@ -155,9 +155,9 @@ func TestPatchItem(t *testing.T) {
 		`/icons|[]`: `"icons":[]`, `/_meta/a|{"b":1.50}`: `"_meta":{"a":{"b":1.50}}`, `/title|"T"`: `"title":"T"`,
 		`/name|"other"`: "", `/_meta/a/b/c|1`: "", `|{}`: "", `icons|[]`: "",
 		`/outputSchema|{"type":"object"}`: `"outputSchema":{"type":"object"}`, `/annotations|{"readOnlyHint":true}`: `"readOnlyHint":true`,
-		`/inputSchema|"T"`: "", `/outputSchema|{"type":"array"}`: `"outputSchema":{"type":"array"}`, `/outputSchema|"T"`: "", `/annotations|{"readOnlyHint":"yes"}`: "", `/description|5`: "", `/title|null`: "",
-		`/inputSchema/required|"a"`: "", `/inputSchema/properties|{"a":true}`: "", `/_meta|"x"`: "", `/icons|[{"src":3}]`: "", `/execution|{"taskSupport":"maybe"}`: "",
-		`set_schema|{"type":"nope"}`: "", `annotate|readOnlyHint|"yes"`: "",
+		`/inputSchema|"T"`: "", `/outputSchema|{"type":"array"}`: `"outputSchema":{"type":"array"}`, `/outputSchema|"T"`: "", `/annotations|{"readOnlyHint":"yes"}`: "", `/description|5`: "", `/title|null`: `{"name":"echo","icons"`, `/_meta|null`: `[{"name":"echo","icons":[{"src":"x:y"}],"inputSchema":{"type":"object"}}]`,
+		`/inputSchema/required|"a"`: "", `/inputSchema/properties|{"a":true}`: `"a":true`, `/inputSchema/properties|{"a":"x"}`: "", `/_meta|"x"`: "", `/icons|[{"src":3}]`: "", `/execution|{"taskSupport":"maybe"}`: "",
+		`set_schema|{"type":"nope"}`: "", `annotate|readOnlyHint|"yes"`: "", `annotate|title|null`: `"annotations":{}`, `set_schema|{"type":"object","properties":{"b":true}}`: `"b":true`,
 	} {
 		back := edgetest.NewServer(t, edgetest.Modern, func(s *edgetest.Server) {
 			s.Tools = `[{"name":"echo","icons":[{"src":"x:y"}],"_meta":{"a":1},"inputSchema":{"type":"object"}}]`
