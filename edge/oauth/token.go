@@ -25,6 +25,7 @@ const (
 	AuthBody                     // a secret in the body
 	AuthNone                     // client_id in the body, "" for not even that
 	AuthSigned                   // private_key_jwt
+	AuthBodyFirst                // as AuthEither, the other way round
 )
 
 // TokenOptions say where tokens are asked for, and as whom.
@@ -51,7 +52,7 @@ type TokenOptions struct {
 // authentication worked last. It is safe for concurrent use.
 type TokenEndpoint struct {
 	options TokenOptions
-	body    atomic.Bool // of AuthEither: the body worked
+	body    atomic.Bool // of AuthEither and AuthBodyFirst: the body is tried first
 }
 
 // NewTokenEndpoint returns a token endpoint.
@@ -62,7 +63,9 @@ func NewTokenEndpoint(o TokenOptions) *TokenEndpoint {
 	if o.Name == "" {
 		o.Name = "token endpoint"
 	}
-	return &TokenEndpoint{options: o}
+	e := &TokenEndpoint{options: o}
+	e.body.Store(o.Method == AuthBodyFirst)
+	return e
 }
 
 // TokenError is the cause of the errors of Ask. Its text may reach a client, and says
@@ -185,7 +188,7 @@ func (e *TokenEndpoint) Revoke(ctx context.Context, token edge.Secret, hint stri
 func (e *TokenEndpoint) post(ctx context.Context, form url.Values) (answer *Response, asked time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, e.options.Client.options.Timeout)
 	defer cancel()
-	if e.options.Method != AuthEither || e.options.Secret == nil {
+	if e.options.Method != AuthEither && e.options.Method != AuthBodyFirst || e.options.Secret == nil {
 		return e.postBy(ctx, form, e.options.Method)
 	}
 	method, other := AuthBasic, AuthBody

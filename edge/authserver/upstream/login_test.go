@@ -1,8 +1,10 @@
 package upstream_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -118,6 +120,35 @@ func TestSecretInTheBody(t *testing.T) {
 	p := f.open(t, f.oidc(func(o *v1beta1.OIDCUpstream) { o.ClientSecretRef = nil }), nil, nil)
 	if _, _, err := f.login(t, p); err != nil || f.asked[0].Has("client_secret") || f.asked[0].Has("basic") {
 		t.Errorf("%v: asked with %v", err, f.asked)
+	}
+}
+
+// TestSecretByBasicAfterAll is a provider that says it takes a secret in the body alone, and takes it
+// by HTTP Basic alone.
+func TestSecretByBasicAfterAll(t *testing.T) {
+	f := newFake(t)
+	f.metadata["token_endpoint_auth_methods_supported"] = []string{"client_secret_post"}
+	shown := ""
+	f.spoils("/token", func(w http.ResponseWriter, r *http.Request) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if _, _, basic := r.BasicAuth(); basic {
+			shown += " basic"
+			_ = json.NewEncoder(w).Encode(f.token(w, r))
+			return
+		}
+		shown += " body"
+		w.WriteHeader(http.StatusUnauthorized)
+		_, _ = io.WriteString(w, `{"error":"invalid_client"}`)
+	})
+	p := f.open(t, f.oidc(nil), nil, nil)
+	for range 2 {
+		if _, _, err := f.login(t, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if shown != " body basic basic" {
+		t.Errorf("the secret was shown by%s", shown)
 	}
 }
 

@@ -31,7 +31,7 @@ func (p *Provider) at(at *place) *oauth.TokenEndpoint {
 	}
 	method := oauth.AuthEither
 	if m := at.metadata; m != nil && slices.Contains(m.TokenAuthMethods, "client_secret_post") && !slices.Contains(m.TokenAuthMethods, "client_secret_basic") && p.secret != nil {
-		method = oauth.AuthBody // some call what they do not take malformed, and not the wrong client
+		method = oauth.AuthBodyFirst // some call what they do not take malformed, and not the wrong client
 	}
 	if e := p.endpoint.held.Load(); e != nil && e.url == at.token && e.client == at.client && e.secret == own && e.method == method {
 		return e.asks
