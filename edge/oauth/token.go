@@ -20,12 +20,12 @@ type AuthMethod uint8
 
 // The ways of RFC 6749 §2.3.1 and RFC 7523 §2.2.
 const (
-	AuthEither AuthMethod = iota // a secret by HTTP Basic; where that is refused, in the body. No secret: as AuthNone
-	AuthBasic                    // a secret by HTTP Basic
-	AuthBody                     // a secret in the body
-	AuthNone                     // client_id in the body, "" for not even that
-	AuthSigned                   // private_key_jwt
-	AuthBodyFirst                // as AuthEither, the other way round
+	AuthEither    AuthMethod = iota // a secret by HTTP Basic; where that is refused, in the body. No secret: as AuthNone
+	AuthBasic                       // a secret by HTTP Basic
+	AuthBody                        // a secret in the body
+	AuthNone                        // client_id in the body, "" for not even that
+	AuthSigned                      // private_key_jwt
+	AuthBodyFirst                   // as AuthEither, the other way round
 )
 
 // TokenOptions say where tokens are asked for, and as whom.
