@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
-	"path/filepath"
-	"strings"
 )
 
 // AddressError says that an address is one that the edge does not connect to.
@@ -89,9 +87,4 @@ func HostOf(text string) string {
 		return ""
 	}
 	return u.Hostname()
-}
-
-// PathInside reports whether a text can be a path inside of a sandbox.
-func PathInside(text string) bool {
-	return strings.HasPrefix(text, "/") && text != "/" && filepath.ToSlash(filepath.Clean(text)) == strings.TrimSuffix(text, "/")
 }

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -113,4 +115,9 @@ func HasCertificate(data []byte) bool {
 		}
 	}
 	return false
+}
+
+// PathInside reports whether a text can be a path inside of a sandbox.
+func PathInside(text string) bool {
+	return strings.HasPrefix(text, "/") && text != "/" && filepath.ToSlash(filepath.Clean(text)) == strings.TrimSuffix(text, "/")
 }

@@ -146,7 +146,9 @@ func (a *app) endStart(ending context.Context, serving <-chan struct{}, log *slo
 	case <-serving:
 	case <-time.After(startEnds):
 		log.Info("ended before it served")
-		a.exit(cli.ExitSignal + signalNumber(syscall.SIGTERM))
+		by := signaled{syscall.SIGTERM}
+		_ = errors.As(context.Cause(ending), &by) // else whoever called ended it
+		a.exit(cli.ExitSignal + signalNumber(by.Signal))
 	}
 }
 

@@ -108,10 +108,15 @@ func newLog(w io.Writer, s serve.Settings) *slog.Logger {
 	return slog.New(serve.Leveled(slog.NewJSONHandler(cli.PlainJSON(w), options), level))
 }
 
-// draining returns a context that the first signal ends; a second one ends the
+// signaled is the cause of a context that a signal has ended.
+type signaled struct{ os.Signal }
+
+func (s signaled) Error() string { return s.String() }
+
+// draining returns a context that the first signal ends, which is its cause; a second one ends the
 // process through exit. The caller must call stop, which ends the goroutine.
 func draining(ctx context.Context, log *slog.Logger, drain fmt.Stringer, signals <-chan os.Signal, exit func(int)) (_ context.Context, stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	stopped, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -123,7 +128,7 @@ func draining(ctx context.Context, log *slog.Logger, drain fmt.Stringer, signals
 					return
 				}
 				log.Info("draining; a second signal ends at once", "signal", s.String(), "at most", drain.String())
-				cancel()
+				cancel(signaled{s})
 			case <-stopped:
 				return
 			}
@@ -132,7 +137,7 @@ func draining(ctx context.Context, log *slog.Logger, drain fmt.Stringer, signals
 	return ctx, func() {
 		close(stopped)
 		<-ended
-		cancel()
+		cancel(nil)
 	}
 }
 

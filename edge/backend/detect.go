@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/health"
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
@@ -213,4 +214,57 @@ func (b *Backend) changed(ctx context.Context, who *edge.Identity, in *Introduct
 		until.Store(time.Now().Add(sure).UnixNano())
 	}
 	return err == nil && now.Era != in.Era
+}
+
+// Introduced returns what the backend said of itself, and asks it when it has
+// not said anything yet: for the user who, where its credential depends on that.
+func (b *Backend) Introduced(ctx context.Context, who *edge.Identity) (*Introduction, error) {
+	if in := b.intro.Load(); in != nil {
+		return in, nil
+	}
+	before := b.away.Load()
+	select {
+	case b.asking <- struct{}{}:
+		defer func() { <-b.asking }()
+	case <-ctx.Done():
+		return nil, edge.Errorf(edge.Gone, "introduction", "%w", context.Cause(ctx))
+	}
+	if in := b.intro.Load(); in != nil {
+		return in, nil
+	}
+	if why := b.away.Load(); why != nil && why != before && edge.KindOf(*why) != edge.Gone && edge.KindOf(*why) != edge.Timeout {
+		return nil, *why // another was told so meanwhile, who neither left nor had less time; to ask again may start a server again
+	}
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	b.asker.Store(&asker{time.Now(), end})
+	defer b.asker.Store(nil)
+	return b.meet(ctx, who)
+}
+
+// asker is who waits for what the backend says of itself.
+type asker struct {
+	began time.Time
+	end   func() // another has been answered
+}
+
+// meet asks the backend what it speaks. What another has been told meanwhile holds, too.
+func (b *Backend) meet(ctx context.Context, who *edge.Identity) (*Introduction, error) {
+	in, err := b.detect(ctx, b.on(who))
+	if other := b.intro.Load(); err != nil && other != nil {
+		return other, nil
+	}
+	if b.wantsUser(err) || err != nil && who != nil && b.Personal() {
+		return nil, err // it says nothing of the backend
+	}
+	if err != nil {
+		b.away.Store(&err)
+		b.heard(health.Judge(err), false)
+		return nil, err
+	}
+	in.at = time.Now()
+	if b.intro.CompareAndSwap(nil, in) {
+		b.introduced(in)
+	}
+	return in, nil
 }

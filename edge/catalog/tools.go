@@ -151,10 +151,13 @@ func (t *table) checked(r *Rules, backend, original string, item []byte) (clean 
 	}
 	list, _ := method(t.thing)
 	clean, changed, why := mcp.CheckItem(list, item)
-	for reason, said := range map[Reason]string{Malformed: why, Repaired: changed} {
-		if said != "" && (why == "" || reason == Malformed) {
-			t.found(Finding{Reason: reason, Backend: backend, Original: original, Why: said + ": clients refuse the whole list for it"})
-		}
+	f := Finding{Reason: Repaired, Backend: backend, Original: original, Why: changed}
+	if why != "" {
+		f.Reason, f.Why = Malformed, why
+	}
+	if f.Why != "" {
+		f.Why += ": clients refuse the whole list for it"
+		t.found(f)
 	}
 	return clean, why == ""
 }

@@ -527,6 +527,7 @@ func AnswerUnread(text []byte, err error) *Message {
 	if first == nil {
 		return nil
 	}
+	// What was found is a part of text: what comes behind it is looked through for the other.
 	second, other := Begins(append([]byte{'{'}, text[cap(text)-cap(first)+len(first):]...))
 	if method == nil {
 		method = second

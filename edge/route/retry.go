@@ -59,6 +59,10 @@ func Repeats(m *mcp.Message, of []byte) bool {
 	return bytes.Equal(of, digest(m, true)) || bytes.Equal(of, digest(m, false))
 }
 
+// maxSpelt is how many values a member of params may have whose digest is of values: the outline of
+// more takes many times the memory of its text.
+const maxSpelt = 1 << 16
+
 func digest(m *mcp.Message, values bool) []byte {
 	h := sha256.New()
 	part := func(b []byte) {
@@ -75,7 +79,7 @@ func digest(m *mcp.Message, values bool) []byte {
 			continue
 		}
 		var all mcp.Outline
-		if part(p.Name); values && all.Read(p.Value, mcp.Bounds{}) == nil {
+		if part(p.Name); values && all.Read(p.Value, mcp.Bounds{Values: maxSpelt}) == nil { // else by its bytes
 			p.Value = spelt(make([]byte, 0, len(p.Value)), &all, 0)
 		}
 		part(p.Value)

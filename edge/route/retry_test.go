@@ -2,6 +2,7 @@ package route
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,6 +38,14 @@ func TestRepeats(t *testing.T) {
 	} {
 		if m := request(params); Repeats(m, Digest(first)) != want {
 			t.Errorf("%s: %v", params, !want)
+		}
+	}
+	// One of very many values is told by its bytes.
+	for values, spaced := range map[int]bool{maxSpelt / 2: true, maxSpelt + 1: false} {
+		many := strings.Repeat("0,", values) + "0"
+		of := Digest(request(`{"arguments":[` + many + `]}`))
+		if !Repeats(request(`{"arguments":[`+many+`]}`), of) || Repeats(request(`{"arguments":[ `+many+`]}`), of) != spaced {
+			t.Errorf("%d values", values)
 		}
 	}
 }

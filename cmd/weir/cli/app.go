@@ -68,10 +68,13 @@ func UntilSignal(cmd *cobra.Command) (context.Context, context.CancelFunc) {
 		defer signal.Stop(signals)
 		select {
 		case s := <-signals:
-			if s == os.Interrupt {
-				end(ErrInterrupted)
-			} else {
+			switch s {
+			case syscall.SIGTERM:
 				end(errTerminated)
+			case syscall.SIGHUP:
+				end(errHungUp)
+			default:
+				end(ErrInterrupted)
 			}
 		case <-ctx.Done():
 		}

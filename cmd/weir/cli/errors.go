@@ -32,8 +32,11 @@ const (
 // ErrInterrupted is the error of a command that the user interrupted.
 var ErrInterrupted = errors.New("interrupted")
 
-// errTerminated is the error of one that SIGTERM or SIGHUP ended.
-var errTerminated = fmt.Errorf("%w by SIGTERM", ErrInterrupted)
+// errTerminated and errHungUp are the errors of those that SIGTERM and SIGHUP ended.
+var (
+	errTerminated = fmt.Errorf("%w by SIGTERM", ErrInterrupted)
+	errHungUp     = fmt.Errorf("%w by SIGHUP", ErrInterrupted)
+)
 
 // UsageError is a mistake in the command line.
 type UsageError struct{ what string }

@@ -66,6 +66,8 @@ func whyOf(cmd *cobra.Command, err error) why {
 		w.exit, w.Code, w.Next = ExitConnection, codeConnection, connection.Next
 	case errors.As(err, &protocol):
 		w.exit, w.Code, w.Next = ExitProtocol, codeProtocol, protocol.Next
+	case errors.Is(err, errHungUp):
+		w.exit, w.Code = ExitSignal+1, codeInterrupted
 	case errors.Is(err, errTerminated):
 		w.exit, w.Code = ExitSignal+15, codeInterrupted
 	case errors.Is(err, ErrInterrupted):
