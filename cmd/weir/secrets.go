@@ -29,7 +29,8 @@ func secretsOf(set *source.Set, dir string, environ []string) (edge.Secrets, err
 
 // unsent warns of what the edge could not send a backend or an identity provider: a secret
 // with a line break, say, or a variable that is not set here; and of what cannot be a secret or
-// a key of an authorization server. There is none without a plan.
+// a key of an authorization server. There is none without a plan, and none for want of a secret
+// that is not there: of that Result.Missing warns.
 func unsent(r *source.Result, secrets edge.Secrets) source.Findings {
 	var out source.Findings
 	if r.Plan == nil {
@@ -49,27 +50,29 @@ func unsent(r *source.Result, secrets edge.Secrets) source.Findings {
 			}
 		}
 		if s.Incoming != nil {
-			if err := s.Incoming.Sound(edge.Env{Secrets: secrets}); err != nil {
+			looked := &lookups{Secrets: secrets}
+			if err := s.Incoming.Sound(edge.Env{Secrets: looked}); err != nil && !looked.missed {
 				warn("spec.config.incomingAuth.oidc.clientSecretEnv", "%v", err)
 			}
 		}
 		for _, b := range s.Backends {
 			var after []func()
-			_, err := b.Outgoing.Open(edge.Env{Log: slog.New(slog.DiscardHandler), Secrets: secrets, Upstreams: edge.Nobody{}, Defer: func(f func()) { after = append(after, f) }})
+			looked := &lookups{Secrets: secrets}
+			_, err := b.Outgoing.Open(edge.Env{Log: slog.New(slog.DiscardHandler), Secrets: looked, Upstreams: edge.Nobody{}, Defer: func(f func()) { after = append(after, f) }})
 			for _, f := range after {
 				f()
 			}
-			if err != nil {
+			if err != nil && !looked.missed {
 				warn("", "backend %s: %v", b.Name, err)
 			}
 		}
 	}
 	for _, n := range r.Report.Needs {
 		value, err := secrets.Secret(context.Background(), n.Name, n.Key)
-		if err == nil {
-			err = authserver.Sound(n.Path, []byte(value))
-		}
 		if err != nil {
+			continue
+		}
+		if err := authserver.Sound(n.Path, []byte(value)); err != nil {
 			out = append(out, r.Locate(compile.Finding{
 				Severity: compile.Warning, Object: n.Object, Path: n.Path,
 				Message: fmt.Sprintf("secret %s/%s: %v; it has to be right when the edge starts", n.Name, n.Key, err),
@@ -77,4 +80,17 @@ func unsent(r *source.Result, secrets edge.Secrets) source.Findings {
 		}
 	}
 	return out
+}
+
+// lookups are secrets that note whether one was looked for that is not there.
+type lookups struct {
+	edge.Secrets
+	missed bool
+}
+
+// Secret is edge.Secrets.Secret.
+func (l *lookups) Secret(ctx context.Context, name, key string) (edge.Secret, error) {
+	v, err := l.Secrets.Secret(ctx, name, key)
+	l.missed = l.missed || err != nil
+	return v, err
 }

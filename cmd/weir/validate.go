@@ -90,10 +90,7 @@ Modules of filters are read and not compiled: "weir doctor" starts them.`,
 				return err
 			}
 			missing := r.Missing(cmd.Context(), secrets)
-			if len(missing) == 0 {
-				missing = unsent(r, secrets)
-			}
-			if found = slices.Concat(found, missing); strict {
+			if found = slices.Concat(found, missing, unsent(r, secrets)); strict {
 				found = found.Strict()
 			}
 

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/weir-edge/weir/scripting"
@@ -8,7 +9,7 @@ import (
 
 // bothWays compiles a schema, and says whether its form and the library take a value.
 func bothWays(schema, value string) (of *form, quick, fits bool, err error) {
-	s, err := compileSchema([]byte(schema))
+	s, err := compileSchema([]byte(schema), false)
 	if err != nil {
 		return nil, false, false, err
 	}
@@ -68,4 +69,28 @@ func FuzzForm(f *testing.F) {
 			t.Errorf("%s: %s fits by %+v alone", schema, value, of)
 		}
 	})
+}
+
+// An answer is held to the format of its texts, as clients hold it, and so is a default.
+func TestAnswersOfAFormat(t *testing.T) {
+	for format, texts := range map[string][2]string{
+		"date":      {"2024-02-29", "2023-02-29"},
+		"date-time": {"2024-02-29T12:00:00Z", "2024-02-29"},
+		"email":     {"a@example.com", "a"},
+		"uri":       {"https://example.com/a?b#c", "a b"},
+	} {
+		s, err := questionSchema([]byte(`{"type":"object","properties":{"x":{"type":"string","format":"` + format + `"}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.reply([]byte(`{"x":"` + texts[0] + `"}`)); err != nil {
+			t.Errorf("%s: %s: %v", format, texts[0], err)
+		}
+		if err := s.reply([]byte(`{"x":"` + texts[1] + `"}`)); err == nil || !strings.HasPrefix(err.Error(), "/x: ") {
+			t.Errorf("%s: %s: %v", format, texts[1], err)
+		}
+		if _, err := questionSchema([]byte(`{"type":"object","properties":{"x":{"type":"string","format":"` + format + `","default":"` + texts[1] + `"}}}`)); err == nil {
+			t.Errorf("%s: a default of %s", format, texts[1])
+		}
+	}
 }

@@ -31,8 +31,9 @@ func (closed) Load(url string) (any, error) { return nil, errOutside }
 
 var errOutside = errors.New("a $ref or $schema leads out of the document")
 
-// compileSchema compiles the JSON text of a schema.
-func compileSchema(text []byte) (*schema, error) {
+// compileSchema compiles the JSON text of a schema. formats says that values are held to their
+// format, which is no more than an annotation otherwise (JSON Schema 2020-12, validation, 7.2.1).
+func compileSchema(text []byte, formats bool) (*schema, error) {
 	plain, err := normal(text)
 	if err != nil {
 		return nil, err
@@ -48,6 +49,9 @@ func compileSchema(text []byte) (*schema, error) {
 	}
 	c := jsonschema.NewCompiler()
 	c.UseLoader(closed{})
+	if formats {
+		c.AssertFormat()
+	}
 	const name = "urn:weir:schema"
 	if err := c.AddResource(name, doc); err != nil {
 		return nil, errors.New(oneLine(err))
@@ -329,7 +333,7 @@ func questionSchema(text []byte) (*schema, error) {
 	if len(text) == 0 {
 		text = []byte(`{"type":"object","properties":{}}`)
 	}
-	s, err := compileSchema(text)
+	s, err := compileSchema(text, true) // as the SDKs of servers judge answers
 	if err != nil {
 		return nil, err
 	}

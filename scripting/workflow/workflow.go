@@ -145,7 +145,7 @@ func Parse(tool *v1beta1.CompositeTool) (*Workflow, error) {
 	}
 	if w.tool.Parameters != "" {
 		var err error
-		if w.parameters, err = compileSchema([]byte(w.tool.Parameters)); err != nil {
+		if w.parameters, err = compileSchema([]byte(w.tool.Parameters), false); err != nil {
 			p.wrong("parameters", "%s", err)
 		}
 	}
