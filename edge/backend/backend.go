@@ -91,7 +91,7 @@ type Backend struct {
 	ailing    atomic.Bool  // the last that failed by its fault has not been followed by anything good yet
 	recovered atomic.Int64 // when that was last told, Unix nanoseconds
 
-	lacked, misread atomic.Int64 // when it was last logged that a request had no credential, and that an answer could not be read, Unix nanoseconds
+	lacked, misread, strayed atomic.Int64 // when it was last logged that a request had no credential, that an answer could not be read, and that what is odd was passed over, Unix nanoseconds
 
 	sureUntil [2]atomic.Int64 // Unix nanoseconds; until then an odd answer, or for [1] one that is plainly of the legacy era, is no reason to ask what it speaks
 
@@ -168,12 +168,10 @@ func Open(c Config) (*Backend, error) {
 		}
 		b.peer = newPeer(u, pool, &c)
 		b.peer.stray = b.stray
-		b.peer.missed = func(err error) {
-			b.Log.Warn("backend sent what is no message on a stream; passed over", "backend", b.Name, "error", err)
-		}
+		b.peer.missed = func(err error) { b.odd("what is no message on a stream; passed over", "error", err) }
 		b.peer.credentials.taken = b.taken
 	}
-	b.numbers.Store(startOfNumbers())
+	b.numbers.Store(startOfNumbers(lined != nil))
 	b.beside, b.farewells = newErrands(b, b.most()), newErrands(b, b.most())
 	watch := c.Health
 	watch.Log, watch.Breaker, watch.Bare = c.Log, c.Breaker, c.Credential == nil || c.Credential.Attach == nil
@@ -557,6 +555,13 @@ func (b *Backend) heard(outcome health.Outcome, checked bool) {
 func due(at *atomic.Int64, every time.Duration) bool {
 	last, now := at.Load(), time.Now().UnixNano()
 	return (now < last || now-last >= int64(every)) && at.CompareAndSwap(last, now)
+}
+
+// odd logs what a backend sent that it should not: now and then, since it may be very much.
+func (b *Backend) odd(what, key string, value any) {
+	if due(&b.strayed, time.Minute) {
+		b.Log.Warn("backend sent "+what, "backend", b.Name, key, value)
+	}
 }
 
 func (b *Backend) handle(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {

@@ -26,7 +26,8 @@ type call struct {
 	end    context.CancelCauseFunc // ends it where the server may ask; else nil
 	place  place                   // where its stream has been read to
 	answer chan *mcp.Message       // over HTTP with SSE
-	heard  atomic.Int64            // when its last progress came, Unix nanoseconds, over HTTP with SSE
+	heard  atomic.Int64            // when it was last heard of, Unix nanoseconds, where all comes on one stream
+	came   atomic.Int64            // how often something of it came on its own stream
 
 	telling sync.Mutex // held while the client is told of progress
 	told    []byte     // the last progress that it was told of, JSON text
@@ -35,6 +36,21 @@ type call struct {
 	mu    sync.Mutex
 	reply *reply // the stream that the call is read from; nil when it is not
 	asks  int    // questions of the server that wait for the client
+}
+
+// lively are what a server says that is at work, beside progress.
+var lively = map[string]bool{
+	"ping": true, "notifications/message": true, "notifications/elicitation/complete": true, "notifications/tasks/status": true, "notifications/resources/updated": true,
+	"notifications/tools/list_changed": true, "notifications/prompts/list_changed": true, "notifications/resources/list_changed": true,
+}
+
+// alive is heardOf where all comes on one stream: what is of no call is of the one that is under way.
+func (s *session) alive() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.only(); c != nil {
+		c.heard.Store(time.Now().UnixNano())
+	}
 }
 
 // on tells where the call is read from.
@@ -65,6 +81,7 @@ func (c *call) heardOf(one *call) {
 	if c != one || c == nil {
 		return
 	}
+	c.came.Add(1)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.reply != nil && c.asks == 0 {
@@ -113,6 +130,9 @@ func (s *session) before(ctx context.Context, l *link, on *call, m *mcp.Message)
 	if m.Method == "notifications/cancelled" {
 		s.withdrawn(m)
 		return nil
+	}
+	if on == nil && lively[m.Method] {
+		s.alive()
 	}
 	c, client := s.addressee(on, m)
 	if m.Kind == mcp.Request {
@@ -167,7 +187,7 @@ func (s *session) before(ctx context.Context, l *link, on *call, m *mcp.Message)
 	return err
 }
 
-// goesOnWithin is how long a call may go on whose question was answered where nobody knows its
+// goesOnWithin is how long a call may say nothing whose question was answered where nobody knows its
 // session: its server may have given the question up.
 const goesOnWithin = 2 * time.Second
 
@@ -380,8 +400,11 @@ func (s *session) question(ctx context.Context, l *link, c *call, known bool, cl
 		defer cancel()
 		var r *refusal
 		if err := s.post(ctx, l, body); known && c != nil && c.end != nil && errors.As(err, &r) && r.lostSession() {
-			time.AfterFunc(goesOnWithin, func() { // it would wait on
-				c.end(fmt.Errorf("the backend did not take the answer to its question: HTTP %d", r.status))
+			came := c.came.Load()
+			time.AfterFunc(goesOnWithin, func() {
+				if c.came.Load() == came && !c.waits() { // it would wait on
+					c.end(fmt.Errorf("the backend did not take the answer to its question: HTTP %d", r.status))
+				}
 			})
 		}
 	})

@@ -30,7 +30,19 @@ const (
 	lastStart   = 90_000_000_000_000
 )
 
-func startOfNumbers() uint64 { return firstNumber + rand.Uint64N(lastStart-firstNumber) }
+// A local server on standard streams has no other clients, and some of those read ids as integers
+// of 32 bits.
+const (
+	firstLocal = 1_000_000_000
+	lastLocal  = 2_000_000_000
+)
+
+func startOfNumbers(local bool) uint64 {
+	if local {
+		return firstLocal + rand.Uint64N(lastLocal-firstLocal)
+	}
+	return firstNumber + rand.Uint64N(lastStart-firstNumber)
+}
 
 // number returns the next number of the session, appended to dst.
 func (s *session) number(dst []byte) []byte { return strconv.AppendUint(dst, s.ids.Add(1), 10) }

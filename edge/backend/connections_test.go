@@ -346,10 +346,11 @@ func TestSignsOfLife(t *testing.T) {
 		`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":%d}}`,
 		`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"u://%d"}}`,
 	} {
-		for _, client := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
-			t.Run(client.String(), func(t *testing.T) {
+		for cell := range 4 {
+			client, era := []edgetest.Era{edgetest.Legacy, edgetest.Modern}[cell/2], []edgetest.Era{edgetest.Legacy, edgetest.SSE}[cell%2]
+			t.Run(client.String()+" "+era.String(), func(t *testing.T) {
 				t.Parallel()
-				back := edgetest.NewServer(t, edgetest.Legacy)
+				back := edgetest.NewServer(t, era)
 				e := edgetest.Start(t, edgetest.Manifest(back, edgetest.Timeout(time.Second)))
 				back.Always("tools/call", func(c *edgetest.Call) {
 					tick := time.NewTicker(100 * time.Millisecond)

@@ -106,7 +106,7 @@ func (e *refusal) says(method string) bool {
 func (e *refusal) legacyAccent() bool {
 	switch e.status {
 	case 200, 400, 404, 405:
-		return accentOf(e.code, e.text) != modernAccent
+		return mcp.AccentOf(e.code, e.text) != mcp.ModernAccent
 	}
 	return false
 }
@@ -198,7 +198,7 @@ func (p *peer) converse(ctx context.Context, o *outgoing, id []byte, m *mcp.Mess
 
 // answer is converse from the head of the HTTP answer on.
 func (r *reply) answer(ctx context.Context, id []byte, m *mcp.Message, before func(*mcp.Message, *reply)) (int, error) {
-	status, stray := r.status, r.peer.stray
+	status := r.status
 	if r.sse && status == 200 {
 		if id == nil { // it was told something, and there is nothing to say to that
 			r.finish(r.stream())
@@ -240,7 +240,7 @@ func (r *reply) answer(ctx context.Context, id []byte, m *mcp.Message, before fu
 		}
 		return status, e
 	case errors.Is(err, mcp.ErrBatch):
-		found, err := inBatch(body, id, m, nil, stray, before)
+		found, err := inBatch(body, id, m, nil, r.peer, before)
 		if err == nil && !found {
 			err = nonsense(nil)
 		}
@@ -249,7 +249,7 @@ func (r *reply) answer(ctx context.Context, id []byte, m *mcp.Message, before fu
 		// The one message of this answer: whose request it was is plain.
 		return status, withID(m, id)
 	case err == nil && (m.Kind == mcp.Result || m.Kind == mcp.Failure):
-		stray()
+		r.peer.stray()
 	}
 	return 0, nonsense(err)
 }
@@ -280,7 +280,7 @@ const maxBatch = 1000
 
 // inBatch looks for the answer in a batch (2025-03-26), which may be one of notifications and
 // questions alone.
-func inBatch(body, id []byte, m *mcp.Message, r *reply, stray func(), before func(*mcp.Message, *reply)) (found bool, err error) {
+func inBatch(body, id []byte, m *mcp.Message, r *reply, p *peer, before func(*mcp.Message, *reply)) (found bool, err error) {
 	parts, err := mcp.Split(body, maxBatch)
 	if err != nil {
 		return false, nonsense(err)
@@ -289,6 +289,7 @@ func inBatch(body, id []byte, m *mcp.Message, r *reply, stray func(), before fun
 		one := new(mcp.Message)
 		err := mcp.Understand(one, part.Of(body))
 		switch {
+		case err != nil && p.passesOver(part.Of(body), err, func(answer *mcp.Message) { before(answer, r) }):
 		case err != nil:
 			return false, nonsense(err)
 		case one.Kind == mcp.Request || one.Kind == mcp.Notification:
@@ -296,10 +297,24 @@ func inBatch(body, id []byte, m *mcp.Message, r *reply, stray func(), before fun
 		case id != nil && mcp.SameID(one.IDText(), id):
 			*m, found = *one, true
 		default:
-			stray()
+			p.stray()
 		}
 	}
 	return found, nil
+}
+
+// passesOver passes over a notification or a question that cannot be read, for a reason, and has a
+// question answered with an error where its id can be read. It reports false for what may be an
+// answer.
+func (p *peer) passesOver(text []byte, reason error, answer func(*mcp.Message)) bool {
+	if !mcp.Tells(text) {
+		return false
+	}
+	p.missed(reason)
+	if m := mcp.AnswerUnread(text, reason); m != nil {
+		answer(m)
+	}
+	return true
 }
 
 // errCut says that a stream ended before the answer, in order or because its
@@ -347,7 +362,7 @@ func (r *reply) events(ctx context.Context, id []byte, m *mcp.Message, before fu
 			if at := r.ask.place; at != nil && !at.news(&e) {
 				continue
 			}
-			found, err := inBatch(e.Data, id, m, r, r.peer.stray, before)
+			found, err := inBatch(e.Data, id, m, r, r.peer, before)
 			switch {
 			case err != nil:
 				r.close()
@@ -356,11 +371,7 @@ func (r *reply) events(ctx context.Context, id []byte, m *mcp.Message, before fu
 				r.finish(body)
 				return nil
 			}
-		case err != nil && mcp.Tells(e.Data):
-			r.peer.missed(err) // the answer is still to come
-			if answer := mcp.AnswerUnread(e.Data, err); answer != nil {
-				before(answer, r)
-			}
+		case err != nil && r.peer.passesOver(e.Data, err, func(answer *mcp.Message) { before(answer, r) }): // the answer is still to come
 		case err != nil:
 			r.close()
 			return nonsense(err)

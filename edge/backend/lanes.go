@@ -93,7 +93,7 @@ func (l *lane) Close() error {
 // of the call that it is of (2026-07-28, basic/transports, stdio).
 func (l *lane) beside(at *lines, m *mcp.Message) {
 	if m.Kind == mcp.Request {
-		l.b.Log.Warn("backend sent a request in the modern era; dropped", "backend", l.b.Name, "method", m.Method)
+		l.b.odd("a request in the modern era; dropped", "method", m.Method)
 		return
 	}
 	l.b.ears.changed(m)
@@ -165,19 +165,24 @@ func (l *lines) whose(number []byte) (to edge.Client, token, tag []byte) {
 
 // logger returns the client of the one call under way that takes log messages; nil for
 // none, and where nothing says which of several a message is of.
-func (l *lines) logger() (to edge.Client) {
+func (l *lines) logger() edge.Client {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	var of *waiter
 	for _, w := range l.calls {
 		if !w.logs || w.client == nil {
 			continue
 		}
-		if to != nil {
+		if of != nil {
 			return nil
 		}
-		to = w.client
+		of = w
 	}
-	return to
+	if of == nil {
+		return nil
+	}
+	of.heard.Store(time.Now().UnixNano())
+	return of.client
 }
 
 // lanes are those of the pools, by principal.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
@@ -73,7 +72,7 @@ func (b *Backend) modernCall(ctx context.Context, x *edge.Exchange, m *mcp.Messa
 			return // no question of a server of this era is answered
 		}
 		if n.Kind == mcp.Request {
-			b.Log.Warn("backend sent a request on a stream of the modern era; dropped", "backend", b.Name, "method", n.Method)
+			b.odd("a request on a stream of the modern era; dropped", "method", n.Method)
 			return
 		}
 		heard := wanted(m, n, token)
@@ -173,8 +172,8 @@ func modernAnswer(m *mcp.Message, answer *edge.Response, status int, translate b
 		answer.Status = 200 // clients throw the body of a 202 away
 	}
 	if answer.Kind == mcp.Failure {
-		if says := accentOf(answer.Code(), answer.Text("message")); says != modernAccent {
-			return nil, &doubt{answer: answer, unrun: says == uninitialized}
+		if says := mcp.AccentOf(answer.Code(), answer.Text("message")); says != mcp.ModernAccent {
+			return nil, &doubt{answer: answer, unrun: says == mcp.Uninitialized}
 		}
 	}
 	return answer, nil
@@ -193,7 +192,7 @@ type doubt struct {
 // doubted is the doubt that a refusal is, of a message with this id.
 func doubted(id []byte, r *refusal) *doubt {
 	if r.code != 0 {
-		return &doubt{answer: refused(id, r), unrun: true, plain: r.status == 400 && (r.lostSession() || accentOf(r.code, r.text) == uninitialized)}
+		return &doubt{answer: refused(id, r), unrun: true, plain: r.status == 400 && (r.lostSession() || mcp.AccentOf(r.code, r.text) == mcp.Uninitialized)}
 	}
 	return &doubt{err: r.verdict(), unrun: true}
 }
@@ -209,37 +208,6 @@ func doubtOf(err error) *doubt {
 	return nil
 }
 
-// accent is what an error says of the era of the server that it comes from.
-type accent uint8
-
-const (
-	modernAccent  accent = iota // nothing against that era
-	strange                     // no server of that era should say so
-	uninitialized               // the server wants initialize first, and did not run what it was sent
-)
-
-// accentOf listens for the words of a legacy server that was sent a request
-// without a session: the Go SDK answers with code 0 and the status 200, the
-// TypeScript SDK with -32000, with the id of the request or without.
-func accentOf(code int, text string) accent {
-	switch code {
-	case 0, mcp.CodeInvalidRequest, codeServer:
-		text = strings.ToLower(text)
-		for _, words := range []string{"not initialized", "session initialization", "before initialization"} {
-			if strings.Contains(text, words) {
-				return uninitialized
-			}
-		}
-		if code == 0 {
-			return strange
-		}
-	}
-	return modernAccent
-}
-
-// codeServer is the first code that JSON-RPC leaves to servers (JSON-RPC 2.0 §5.1).
-const codeServer = -32000
-
 // failedModern says what it means that a request got no answer of its own.
 func failedModern(m *mcp.Message, err error) (*edge.Response, error) {
 	var r *refusal
@@ -248,6 +216,8 @@ func failedModern(m *mcp.Message, err error) (*edge.Response, error) {
 		return refused(m.IDText(), r), nil
 	case errors.As(err, &r) && (r.status == 400 || r.status == 404 || r.status == 405):
 		return nil, doubted(m.IDText(), r)
+	case errors.As(err, &r) && r.code != 0 && r.after == 0 && r.limits():
+		return refused(m.IDText(), r), nil // its own error says when, if anything does
 	case errors.As(err, &r):
 		return nil, r.verdict()
 	}

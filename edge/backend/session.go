@@ -81,7 +81,7 @@ func newSession(b *Backend, sse bool, client *edge.Session, caps []byte) *sessio
 	if caps == nil {
 		caps = []byte("{}")
 	}
-	s := &session{b: b, sse: sse, client: client, caps: caps, first: startOfNumbers(), opening: make(chan struct{}, 1)}
+	s := &session{b: b, sse: sse, client: client, caps: caps, first: startOfNumbers(false), opening: make(chan struct{}, 1)}
 	s.alone = s.isClients() && !s.several()
 	s.ids.Store(s.first)
 	return s

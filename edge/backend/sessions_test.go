@@ -429,6 +429,33 @@ func TestNullsOnTheOwnStream(t *testing.T) {
 	}
 }
 
+// What cannot be read on a session's own stream is passed over as on that of a call, and a question
+// among it is answered.
+func TestUnreadableOnTheOwnStream(t *testing.T) {
+	t.Parallel()
+	back, e, c := start(t, edgetest.Legacy)
+	stream := c.Initialize("").Listen()
+	heard := func(s *edgetest.ServerSession) bool { return s.Listening() }
+	back.Until("a session that is listened to", func() bool { return slices.ContainsFunc(back.Sessions(), heard) })
+	s := back.Sessions()[slices.IndexFunc(back.Sessions(), heard)]
+	for i, text := range []string{
+		`{"jsonrpc":"2.0","id":"q","method":"roots/list","params":[1]}`,
+		`[{"jsonrpc":"2.0","id":"q","method":"roots/list","params":[1]}]`,
+	} {
+		s.Push(text)
+		if m := back.Await("response", i+1).Message; string(m.ID) != `"q"` || m.Error == nil || m.Error.Code != -32602 {
+			t.Errorf("%s: %+v", text, m)
+		}
+	}
+	s.Push(`[{"jsonrpc":"2.0","method":"notifications/one","params":[1]},{"jsonrpc":"2.0","method":"notifications/two"}]`)
+	if m := stream.NextMessage(); m.Method != "notifications/two" {
+		t.Errorf("%+v", m)
+	}
+	if !strings.Contains(e.Log(), "passed over") {
+		t.Error("the log says nothing of it")
+	}
+}
+
 // The upstream session ends with the client's: by DELETE, by age, and with the
 // edge.
 func TestEndOfASession(t *testing.T) {

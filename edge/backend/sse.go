@@ -77,16 +77,9 @@ func (s *session) dialSSE(ctx context.Context) (*sseLink, error) {
 			if e.Type != "message" {
 				continue
 			}
-			m := new(mcp.Message)
-			if err := mcp.Understand(m, e.Data); err != nil {
-				if answer := mcp.AnswerUnread(e.Data, err); answer != nil {
-					s.b.peer.missed(err)
-					_ = s.before(life, &link{sse: l}, nil, answer)
-				}
-				s.unreadable(e.Data)
-				continue
+			for _, m := range s.messagesOf(life, &link{sse: l}, e.Data, s.unreadable) {
+				s.incoming(life, l, m)
 			}
-			s.incoming(life, l, m)
 		}
 	})
 	return l, nil

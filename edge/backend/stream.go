@@ -160,7 +160,7 @@ func (s *session) readOwn(ctx context.Context, opened func(resumes bool)) error 
 					told, tells = time.Duration(min(e.Retry, ownRetryMost))*time.Millisecond, true
 				}
 				var gone error
-				for _, m := range messagesOf(e.Data) {
+				for _, m := range s.messagesOf(context.WithoutCancel(ctx), l, e.Data, func([]byte) {}) {
 					if m.Kind == mcp.Request || m.Kind == mcp.Notification {
 						// A question lives as long as the session, and not as long as somebody listens.
 						gone = errors.Join(gone, s.before(context.WithoutCancel(ctx), l, nil, m))
@@ -211,19 +211,24 @@ func (s *session) gone(ctx context.Context, l *link) (gone, said bool) {
 	return lost, lost
 }
 
-// messagesOf returns the messages of an event: one, or those of a batch (2025-03-26).
-func messagesOf(text []byte) (all []*mcp.Message) {
-	m := new(mcp.Message)
-	err := mcp.Understand(m, text)
-	if err == nil {
-		return []*mcp.Message{m}
+// messagesOf returns the messages of an event: one, or those of a batch (2025-03-26). What may be an
+// answer and cannot be read goes to unreadable.
+func (s *session) messagesOf(ctx context.Context, l *link, text []byte, unreadable func([]byte)) (all []*mcp.Message) {
+	take := func(text []byte) (err error) {
+		m := new(mcp.Message)
+		switch err = mcp.Understand(m, text); {
+		case err == nil:
+			all = append(all, m)
+		case errors.Is(err, mcp.ErrBatch):
+		case !s.b.peer.passesOver(text, err, func(answer *mcp.Message) { _ = s.before(ctx, l, nil, answer) }):
+			unreadable(text)
+		}
+		return err
 	}
-	if errors.Is(err, mcp.ErrBatch) {
+	if errors.Is(take(text), mcp.ErrBatch) {
 		parts, _ := mcp.Split(text, maxBatch)
 		for _, part := range parts {
-			if m := new(mcp.Message); mcp.Understand(m, part.Of(text)) == nil {
-				all = append(all, m)
-			}
+			_ = take(part.Of(text)) // a batch within a batch is none
 		}
 	}
 	return all

@@ -106,7 +106,8 @@ var (
 // CheckItem makes one valid item of the list that a method gets one that clients do not refuse
 // the whole list for. Optional members that are null or of another form are taken out, and a
 // required one that is not there is put in where only one value can be meant: a tool without a
-// schema takes no arguments, and a resource without a name has its URI. changed says what was
+// schema takes no arguments, a resource without a name has its URI, and an argument whose schema is
+// none may be anything. changed says what was
 // wrong, but for null; "" for nothing. why says what is wrong and cannot be made good. An item
 // that nothing is wrong with is returned as it is.
 func CheckItem(method string, item []byte) (clean []byte, changed, why string) {
@@ -145,7 +146,8 @@ func (f *form) check(v []byte, at string) (clean []byte, changed, why string) {
 	}
 	var out []string
 	var set []Member
-	there := 0 // of the members that must be
+	var schemas []Edit // there may be very many, for which Change would take long
+	there := 0         // of the members that must be
 	for _, m := range Members(v) {
 		name := string(Unquote(m.Name))
 		n := slices.IndexFunc(f.members, func(o formed) bool { return o.name == name })
@@ -164,6 +166,8 @@ func (f *form) check(v []byte, at string) (clean []byte, changed, why string) {
 		}
 		one, also, bad := of.check(m.Value, at+"."+name)
 		switch {
+		case n < 0 && bad != "": // of a property only its name is known, and it may be anything
+			schemas, changed = append(schemas, Edit{Span{m.whole.End - uint32(len(m.Value)), m.whole.End}, []byte("{}")}), cmp.Or(changed, bad)
 		case bad == "":
 			changed = cmp.Or(changed, also)
 			if !untouched(one, m.Value) {
@@ -183,6 +187,9 @@ func (f *form) check(v []byte, at string) (clean []byte, changed, why string) {
 		default:
 			why = cmp.Or(why, at+"."+m.name+" is missing")
 		}
+	}
+	if schemas != nil {
+		v = Splice(nil, v, schemas...)
 	}
 	if out != nil || set != nil {
 		v = Change(v, out, set...)

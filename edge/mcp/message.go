@@ -152,31 +152,42 @@ func (m *Message) Decode(text []byte) error {
 	return s.note.judge()
 }
 
-// Understand is Decode of what a server says. Params that are null, and of a result and an error
-// the one that is null, are not there: some servers write every field that they know.
+// mostOdd is how many members a message may have that is looked at twice.
+const mostOdd = 32
+
+// Understand is Decode of what a server says. Of method, params, error and result what is null is
+// not there, but for a result that nothing else stands beside: some servers write every field that
+// they know.
 func Understand(m *Message, text []byte) error {
 	err := m.Decode(text)
 	if err == nil || !errors.As(err, new(*EnvelopeError)) {
 		return err
 	}
-	null := func(s Span) bool { return string(s.Of(text)) == "null" }
-	params := m.Method != "" && null(m.Params)
-	outcome := m.Method == "" && m.Result.OK() && m.Error.OK() && (null(m.Result) || null(m.Error))
-	switch {
-	case !params && !outcome || String(Lookup(text, "jsonrpc")) != "2.0":
+	given := make(map[string]string, 4)
+	count, twice := 0, false
+	Each(text, func(name, value []byte) bool {
+		count++
+		switch string(name) {
+		case "method", "params", "error", "result":
+			_, twice = given[string(name)]
+			given[string(name)] = string(value[:min(len(value), len("null"))])
+		}
+		return !twice && count <= mostOdd
+	})
+	if twice || count > mostOdd {
 		return err
-	case params:
-		return m.Decode(Splice(nil, text, Edit{Span: m.Params, With: []byte("{}")}))
 	}
-	said := Raw("result", m.Result.Of(text))
-	if !null(m.Error) {
-		said = Raw("error", m.Error.Of(text))
+	there := func(name string) bool { return given[name] != "" && given[name] != "null" }
+	var drop []string
+	for _, name := range []string{"method", "params", "error", "result"} {
+		if given[name] == "null" && (name != "result" || there("method") || there("error")) {
+			drop = append(drop, name)
+		}
 	}
-	all := []Member{With("jsonrpc", `"2.0"`), said}
-	if id := Lookup(text, "id"); id != nil { // be it null, or none that may be
-		all = append(all, Raw("id", id))
+	if drop == nil {
+		return err
 	}
-	return m.Decode(AppendObject(nil, all...))
+	return m.Decode(Change(text, drop))
 }
 
 // decoder takes a message down while the scanner walks its text. What is wrong

@@ -311,11 +311,13 @@ func TestBackendLimitsTheRate(t *testing.T) {
 			}
 		}
 		// Without Retry-After nobody has to wait, and the error is the backend's own.
-		f.back.Once("tools/call", func(c *edgetest.Call) {
-			c.JSON(429, `{"jsonrpc":"2.0","id":`+c.ID()+`,"error":{"code":-32050,"message":"quota","data":{"k":1}}}`)
-		})
-		if m := c.request(t, "1", "tools/call", edgetest.CallParams("echo", `{"text":"x"}`)).Message(); m.Error == nil || m.Error.Code != -32050 || string(m.Error.Data) != `{"k":1}` {
-			t.Errorf("%+v", m.Error)
+		for _, id := range []string{`"id":ID,`, `"id":null,`, ""} {
+			f.back.Once("tools/call", func(c *edgetest.Call) {
+				c.JSON(429, `{"jsonrpc":"2.0",`+strings.Replace(id, "ID", c.ID(), 1)+`"error":{"code":-32050,"message":"quota","data":{"k":1}}}`)
+			})
+			if m := c.request(t, "1", "tools/call", edgetest.CallParams("echo", `{"text":"x"}`)).Message(); m.Error == nil || m.Error.Code != -32050 || string(m.Error.Data) != `{"k":1}` {
+				t.Errorf("%s %+v", id, m.Error)
+			}
 		}
 		for _, status := range []int{429, 503} {
 			refuses(status, "1")

@@ -605,8 +605,18 @@ func TestQuestionThatCannotBeRead(t *testing.T) {
 				t.Errorf("%s: %+v", text, m.Error)
 			}
 		}
-		if f.back.Era != edgetest.SSE && !strings.Contains(f.Log(), "passed over") {
-			t.Error("the log says nothing of it")
+		for _, odd := range []string{`{"jsonrpc":"2.0","id":7,"method":"roots/list","params":5}`, `{"jsonrpc":"2.0","method":"notifications/message","params":5}`} {
+			for _, form := range []string{`[%s,%s]`, `[%[2]s,%[1]s]`} {
+				f.back.Once("tools/call", func(c *edgetest.Call) {
+					c.Event(fmt.Sprintf(form, odd, `{"jsonrpc":"2.0","id":`+c.ID()+`,"result":{"resultType":"complete","content":[]}}`))
+				})
+				if m := c.call(t, "7", "{}").Message(); m.Error != nil {
+					t.Errorf("%s with the answer, as %s: %+v", odd, form, m.Error)
+				}
+			}
+		}
+		if n := strings.Count(f.Log(), "passed over"); n != 1 {
+			t.Errorf("the log says %d times that messages are passed over", n)
 		}
 		f.back.Once("tools/call", func(c *edgetest.Call) {
 			c.Event(`{"jsonrpc":"2.0","id":` + c.ID() + `,"result":{"method":"x","a":1,"a":2}}`)
@@ -651,6 +661,27 @@ func TestAnswerThatIsNotTaken(t *testing.T) {
 	c.session.Reply(r.NextMessage().ID, `{"roots":[]}`)
 	if m := r.NextMessage(); m.Error == nil || !strings.Contains(m.Error.Message, "did not take the answer") {
 		t.Errorf("%+v %+v", m, m.Error)
+	}
+
+	// One that goes on with the call all the same has not lost it.
+	f.back.Always("tools/call", func(c *edgetest.Call) {
+		c.Event(`{"jsonrpc":"2.0","id":7,"method":"roots/list"}`)
+		tick := time.NewTicker(200 * time.Millisecond)
+		defer tick.Stop()
+		for range 15 {
+			<-tick.C
+			c.Event(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":1}}`)
+		}
+		c.Event(`{"jsonrpc":"2.0","id":` + c.ID() + `,"result":{"content":[]}}`)
+	})
+	r = c.call(t, "3", "{}")
+	c.session.Reply(r.NextMessage().ID, `{"roots":[]}`)
+	m := r.NextMessage()
+	for m.Method != "" {
+		m = r.NextMessage()
+	}
+	if m.Result == nil {
+		t.Errorf("%+v", m)
 	}
 
 	// One that refuses it otherwise may have given the question up, and goes on.

@@ -4,6 +4,7 @@ package stdio_test
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -152,6 +153,21 @@ func TestV34IDsAsText(t *testing.T) {
 					}
 				}
 			})
+		})
+	}
+}
+
+// TestIDsOfServers: some servers read ids as integers of 32 bits.
+func TestIDsOfServers(t *testing.T) {
+	t.Parallel()
+	for name, mode := range modes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := start(t, "banner legacy", func(c *stdio.Config) { c.Mode = mode })
+			got := text(t, rawCall(b.NewClient().As(edgetest.Legacy, ""), "1", `{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"ID"}]}}`))
+			if _, err := strconv.ParseInt(got, 10, 32); err != nil {
+				t.Error(err)
+			}
 		})
 	}
 }
@@ -317,7 +333,7 @@ func TestV38Sizes(t *testing.T) {
 	const most = 16 << 20
 	b := start(t, "legacy", nil, edgetest.Settings(func(s *serve.Settings) { s.MaxBody = 64 << 20 }))
 	c := b.NewClient().As(edgetest.Legacy, "")
-	around := len(`{"jsonrpc":"2.0","id":12345678901234,"result":{"resultType":"complete","content":[{"type":"text","text":""}]}}`)
+	around := len(`{"jsonrpc":"2.0","id":1234567890,"result":{"resultType":"complete","content":[{"type":"text","text":""}]}}`)
 	r := c.CallTool("1", "big", fmt.Sprintf(`{"bytes":%d}`, most-around))
 	if got := text(t, r); got != strings.Repeat("x", most-around) {
 		t.Errorf("%d bytes came", len(got))

@@ -15,10 +15,11 @@ const (
 	probeWithin   = 2 * time.Second
 	probeFailures = 3
 
-	// firstPing is where the ids of such questions begin. They have pingDigits digits, and
-	// what owners send has ids of more.
-	firstPing  = 1_000_000_000_000
-	pingDigits = 13
+	// firstPing is where the ids of such questions begin, and pings how many there are before they
+	// come again. They have pingDigits digits, and what owners send has ids of more.
+	firstPing  = 100_000_000
+	pings      = 800_000_000
+	pingDigits = 9
 )
 
 // watch looks after the processes, until there are none: it asks those at rest for a sign
@@ -84,7 +85,7 @@ func (c *child) look(now time.Time) {
 		c.ping.Store(0)
 		return
 	}
-	id := firstPing + c.b.uses.Add(1)
+	id := firstPing + c.b.uses.Add(1)%pings
 	c.ping.Store(id)
 	c.pinged = now
 	body := mcp.AppendRequest(nil, strconv.AppendUint(nil, id, 10), "ping", nil)
