@@ -65,6 +65,7 @@ func (s *session) dialSSE(ctx context.Context) (*sseLink, error) {
 	l := &sseLink{b: s.b, endpoint: endpoint, life: life, end: end, done: make(chan struct{})}
 	r.ask.silence = 0
 	r.wait()
+	on := &link{sse: l}
 	s.b.spawn("events", func() {
 		defer end()
 		defer close(l.done)
@@ -77,7 +78,7 @@ func (s *session) dialSSE(ctx context.Context) (*sseLink, error) {
 			if e.Type != "message" {
 				continue
 			}
-			for _, m := range s.messagesOf(life, &link{sse: l}, e.Data, s.unreadable) {
+			for _, m := range s.messagesOf(life, on, e.Data, s.unreadable) {
 				s.incoming(life, l, m)
 			}
 		}
