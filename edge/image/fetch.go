@@ -12,10 +12,14 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"mime"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,6 +31,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/weir-edge/weir/edge"
 )
@@ -39,6 +44,7 @@ const (
 	maxParts      = 100_000  // commas of a description or a bundle: one takes a hundred times its length as it is read
 	maxSignature  = 4 << 20  // bytes of one bundle
 	maxSignatures = 32       // that are looked at, of each kind
+	maxPages      = 16       // of the list of what refers to an image
 	dialWithin    = 10 * time.Second
 	headWithin    = 15 * time.Second // from a request until the head of its answer
 	helperWithin  = 15 * time.Second // for a program that keeps credentials
@@ -57,6 +63,7 @@ type registry struct {
 	images *Images
 	guard  *guard
 	asked  *remote.Puller // nil before the first question
+	client *http.Client   // for what the library does not ask, with the same login; nil before the first question
 }
 
 func (i *Images) registry(repo name.Repository) *registry {
@@ -72,15 +79,27 @@ func (r *registry) opts(ctx context.Context) ([]remote.Option, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.asked, err = remote.NewPuller(
-			remote.WithContext(ctx), remote.WithAuth(who), remote.WithTransport(r.guard), remote.WithUserAgent("weir"), remote.WithJobs(1),
-			remote.WithRetryBackoff(remote.Backoff{Duration: 200 * time.Millisecond, Factor: 3, Jitter: 0.1, Steps: 3}),
-		)
+		again := transport.NewRetry(r.guard, transport.WithRetryPredicate(passes), transport.WithRetryStatusCodes(408, 429, 499, 500, 502, 503, 504, 522),
+			transport.WithRetryBackoff(remote.Backoff{Duration: 200 * time.Millisecond, Factor: 3, Jitter: 0.1, Steps: 3}))
+		carrier, err := transport.NewWithContext(ctx, r.repo.Registry, who, transport.NewUserAgent(again, "weir"), []string{r.repo.Scope(transport.PullScope)})
 		if err != nil {
+			return nil, r.answer(ctx, err)
+		}
+		if r.asked, err = remote.NewPuller(remote.WithContext(ctx), remote.WithTransport(carrier), remote.WithJobs(1)); err != nil {
 			return nil, err
 		}
+		r.client = &http.Client{Transport: carrier}
 	}
 	return []remote.Option{remote.WithContext(ctx), remote.Reuse(r.asked)}, nil
+}
+
+// passes reports whether a request that failed so may succeed soon.
+func passes(err error) bool {
+	var t interface{ Temporary() bool }
+	if errors.As(err, &t) && t.Temporary() && !errors.Is(err, context.DeadlineExceeded) {
+		return true
+	}
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed)
 }
 
 // resolve asks for the digest of what a name stands for.
@@ -128,17 +147,16 @@ func (r *registry) signatures(ctx context.Context, digest v1.Hash) (all []*signa
 		return nil, err
 	}
 	// 1. What refers to it, by the registry's own list, or under a tag where it has none.
-	list, err := remote.Referrers(r.repo.Digest(digest.String()), opts...)
+	list, whole, err := r.referrers(ctx, digest, opts)
 	if err != nil {
 		return nil, r.answer(ctx, err)
 	}
-	index, err := list.IndexManifest()
-	if err != nil {
-		return nil, fmt.Errorf("what refers to %s: %s", digest, brief(err))
+	if !whole { // it hides none that was found
+		all = append(all, &signature{broken: fmt.Errorf("the list of what refers to the image breaks off, leads out of its repository, or has more than %d pages", maxPages)})
 	}
 	looked := 0
-	for n := len(index.Manifests) - 1; n >= 0 && looked < maxSignatures; n-- { // the newest first
-		d := index.Manifests[n]
+	for n := len(list) - 1; n >= 0 && looked < maxSignatures; n-- { // the newest first
+		d := list[n]
 		// Lists of clients that know no artifact types, as cosign 2 writes them where the registry
 		// has none, have that of an empty configuration.
 		if d.ArtifactType != "" && d.ArtifactType != emptyType && !strings.HasPrefix(d.ArtifactType, bundleType) {
@@ -160,6 +178,78 @@ func (r *registry) signatures(ctx context.Context, digest v1.Hash) (all []*signa
 	}
 	return append(all, more...), nil
 }
+
+// referrers are what refers to an image, by the list of its registry, or under the tag that takes
+// the place of one (OCI distribution-spec, "Listing Referrers"); and whether that is all. The
+// library reads one page of a list.
+func (r *registry) referrers(ctx context.Context, digest v1.Hash, opts []remote.Option) (all []v1.Descriptor, whole bool, err error) {
+	base := "/v2/" + r.repo.RepositoryStr() + "/"
+	at := &url.URL{Scheme: r.repo.Scheme(), Host: r.repo.RegistryStr(), Path: base + "referrers/" + digest.String()}
+	for n := range maxPages {
+		index, link, err := r.page(ctx, at)
+		switch {
+		case err != nil:
+			return nil, false, err
+		case index == nil && n > 0:
+			return all, false, nil
+		case index == nil:
+			got, err := r.manifest(r.repo.Tag(strings.Replace(digest.String(), ":", "-", 1)), opts)
+			var not *transport.Error
+			if errors.As(err, &not) && not.StatusCode == http.StatusNotFound {
+				return nil, true, nil
+			}
+			if err != nil {
+				return nil, false, err
+			}
+			if index, err = v1.ParseIndexManifest(bytes.NewReader(got.Manifest)); err != nil {
+				return nil, false, err
+			}
+			return index.Manifests, true, nil
+		}
+		all = append(all, index.Manifests...)
+		if link == "" {
+			return all, true, nil
+		}
+		to, err := at.Parse(link)
+		if err != nil || to.Host != at.Host || to.User != nil || !strings.HasPrefix(to.Path, base) || strings.Contains(to.Path, "..") {
+			return all, false, nil
+		}
+		to.Scheme = at.Scheme // a registry behind what ends TLS does not know its own
+		at = to
+	}
+	return all, false, nil
+}
+
+// page is a page of the registry's list, and where the next one is; nil where there is no such list.
+func (r *registry) page(ctx context.Context, at *url.URL) (index *v1.IndexManifest, link string, err error) {
+	ask, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+	if err != nil {
+		return nil, "", err
+	}
+	ask.Header.Set("Accept", string(types.OCIImageIndex))
+	got, err := r.client.Do(ask)
+	if err != nil {
+		return nil, "", err
+	}
+	defer got.Body.Close()
+	if err := transport.CheckError(got, http.StatusOK, http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusNotImplemented); err != nil {
+		return nil, "", err
+	}
+	kind, _, _ := mime.ParseMediaType(got.Header.Get("Content-Type"))
+	if got.StatusCode != http.StatusOK || kind != string(types.OCIImageIndex) {
+		return nil, "", nil
+	}
+	for _, l := range links.FindAllStringSubmatch(strings.Join(got.Header.Values("Link"), ", "), -1) {
+		if slices.Contains(strings.Fields(strings.ToLower(l[2])), "next") {
+			link = l[1]
+		}
+	}
+	index, err = v1.ParseIndexManifest(got.Body)
+	return index, link, err
+}
+
+// links are what a header Link has: a URL, and its relation (RFC 8288).
+var links = regexp.MustCompile(`<([^>]*)>[^<]*;\s*(?i:rel)\s*=\s*"?([^"<;,]*)`)
 
 // tooMuchError says that something has more than what it is to be can have.
 type tooMuchError string
@@ -274,10 +364,13 @@ func (a *answered) Error() string {
 func (a *answered) busy() bool { return a.status >= 500 || a.status == http.StatusTooManyRequests }
 
 func (a *answered) next() string {
-	if a.status == http.StatusNotFound {
+	switch a.status {
+	case http.StatusNotFound:
 		return "correct its name"
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return "correct its name, or log in to its registry: docker login " + a.host
 	}
-	return "correct its name, or log in to its registry: docker login " + a.host
+	return "correct its name, or ask whoever runs its registry why it answers with HTTP " + strconv.Itoa(a.status)
 }
 
 // answer makes of an error of the library one that says what the registry did.
@@ -414,6 +507,8 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch {
 	case g.calls.Add(1) > maxRequests:
 		return nil, tooMuchError(fmt.Sprintf("more than %d requests for one image", maxRequests))
+	case r.URL.Scheme != "https" && r.URL.Scheme != "http" || host == "":
+		return nil, errors.New("a redirect or a challenge leads to what is no https URL")
 	case r.URL.Scheme != "https" && host != "localhost" && !(err == nil && at.IsLoopback()):
 		return nil, fmt.Errorf("%s is not asked without TLS", r.URL.Host)
 	case err == nil:

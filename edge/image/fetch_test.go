@@ -2,6 +2,7 @@ package image
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -63,6 +64,91 @@ func TestTagMoves(t *testing.T) {
 	}
 	if said := s.refused("tool:1"); !strings.Contains(said, "no signature of "+short(evil.DigestStr())) {
 		t.Errorf("what it moved to: %s", said)
+	}
+}
+
+// The list of what refers to an image may have pages, a type with parameters, or not be there:
+// a signature is found all the same. A list that leads elsewhere, or has no end, is not followed
+// there, hides none that was found before, and is told of where none was.
+func TestPagesOfReferrers(t *testing.T) {
+	const list = "application/vnd.oci.image.index.v1+json"
+	page := func(w http.ResponseWriter, link string) bool {
+		w.Header().Set("Content-Type", list)
+		w.Header().Set("Link", link)
+		_, err := fmt.Fprintf(w, `{"schemaVersion":2,"mediaType":%q,"manifests":[{"mediaType":"application/vnd.oci.image.manifest.v1+json","digest":"sha256:%s","size":10,"artifactType":"application/spdx+json"}]}`, list, zerosOf(64))
+		return err == nil
+	}
+	var other int
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { other++ }))
+	defer elsewhere.Close()
+	const broken = "a signature of it cannot be read: the list of what refers to the image breaks off, leads out of its repository, or has more than 16 pages"
+	for what, c := range map[string]struct {
+		link   string // of every page before the last one; HOST is the registry, AT the place of the list
+		pages  int    // before that
+		status int    // of the list instead; 0 for none
+		words  string // of the refusal; "" where the signature is found
+		asked  int    // how often the list is asked for; 0 for once and each page
+	}{
+		"a query alone":                {link: `<?last=x>; rel="next"`, pages: 1},
+		"a path, and pages":            {link: `</prev>; rel="prev", <AT?n=1&last=x;y,z>; title=a; rel=next`, pages: 15},
+		"a whole URL without TLS":      {link: `<http://HOSTAT?last=x>; rel="last Next"`, pages: 2},
+		"a whole URL with TLS":         {link: `<https://HOSTAT?last=x>; rel="next"`, pages: 2},
+		"no next one":                  {link: `<AT?last=x>; rel="prev"`, pages: 1, words: "no signature of ", asked: 1},
+		"another host":                 {link: `<` + elsewhere.URL + `AT?last=x>; rel="next"`, pages: 1, words: broken, asked: 1},
+		"another repository":           {link: `</v2/evil/referrers/x>; rel="next"`, pages: 1, words: broken, asked: 1},
+		"another repository, hid":      {link: `</v2/tool/%2e%2e/evil/referrers/x>; rel="next"`, pages: 1, words: broken, asked: 1},
+		"a name of a user":             {link: `<http://a:b@HOSTAT?last=x>; rel="next"`, pages: 1, words: broken, asked: 1},
+		"no end":                       {link: `<?last=x>; rel="next"`, pages: 1000, words: broken, asked: 16},
+		"a next one that is not there": {link: `</v2/tool/referrers/none>; rel="next"`, pages: 1, words: broken, asked: 2},
+		"no method":                    {status: http.StatusMethodNotAllowed},
+		"not there":                    {status: http.StatusNotFound},
+		"not made yet":                 {status: http.StatusNotImplemented},
+		"not for this one, closed":     {status: http.StatusForbidden, words: "its registry cannot be asked: "},
+	} {
+		for form, sign := range map[string]signer.Signing{"bundle": {Identity: by, Issuer: issuer}, "cosign": {Identity: by, Issuer: issuer, Tagged: true}} {
+			if c.status == 0 && form == "cosign" && c.words != "" {
+				continue // it is found under its tag
+			}
+			t.Run(what+", "+form, func(t *testing.T) {
+				s := newShelf(t, fake.WithReferrersSupport(c.status == 0))
+				image := s.push("tool:1")
+				s.identities(by)
+				s.signer.Sign(image, sign)
+				asked := 0
+				s.meddle = func(w http.ResponseWriter, r *http.Request) bool {
+					if !strings.Contains(r.URL.Path, "/referrers/") {
+						return false
+					}
+					if asked++; c.status != 0 {
+						w.WriteHeader(c.status)
+						return true
+					}
+					if asked > c.pages {
+						s.handler.ServeHTTP(&overwriting{w, "Content-Type", list + "; charset=utf-8"}, r)
+						return true
+					}
+					return page(w, strings.NewReplacer("HOST", s.host, "AT", r.URL.Path).Replace(c.link))
+				}
+				got, err := s.choose("tool:1", v1beta1.VerifyEnabled)
+				if c.words == "" && (err != nil || got.Verified == "") || c.words != "" && (err == nil || !strings.Contains(err.Error(), c.words)) {
+					t.Errorf("%+v, %v", got, err)
+				}
+				if want := cmp.Or(c.asked, c.pages+1); asked != want || other > 0 {
+					t.Errorf("the list was asked for %d times and not %d; another host %d times", asked, want, other)
+				}
+			})
+		}
+	}
+	// What was found before a list leads elsewhere counts.
+	s, _ := signed(t)
+	s.meddle = func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.Contains(r.URL.Path, "/referrers/") {
+			w.Header().Set("Link", `<https://evil.example/>; rel="next"`)
+		}
+		return false
+	}
+	if got, err := s.choose("tool:1", v1beta1.VerifyEnabled); err != nil || got.Verified == "" {
+		t.Errorf("%+v, %v", got, err)
 	}
 }
 
@@ -459,6 +545,7 @@ func (k keys) Resolve(of authn.Resource) (authn.Authenticator, error) {
 func TestGuard(t *testing.T) {
 	g := newGuard("registry.example:5000", nil)
 	for url, words := range map[string]string{
+		"file:///etc/passwd": "leads to what is no https URL", "ftp://registry.example/": "leads to what is no https URL", "https:///v2/": "leads to what is no https URL",
 		"http://registry.example:5000/v2/": "is not asked without TLS", "http://10.1.2.3/v2/": "is not asked without TLS",
 		"https://10.1.2.3/v2/": "not a public address", "https://[fd00:ec2::254]/v2/": "metadata", "https://169.254.169.254/": "link-local",
 	} {

@@ -101,12 +101,14 @@ func TestModule(t *testing.T) {
 	for what, c := range map[string]struct {
 		answer func(w http.ResponseWriter)
 		kind   Kind
+		next   string // part of what to do
 	}{
-		"other bytes":     {func(w http.ResponseWriter) { _, _ = w.Write([]byte("evil")) }, NoPull},
-		"fewer bytes":     {func(w http.ResponseWriter) { _, _ = w.Write([]byte("\x00a")) }, NoPull},
-		"bytes for ever":  {func(w http.ResponseWriter) { _, _ = w.Write(make([]byte, 1<<20)) }, NoPull},
-		"not now":         {func(w http.ResponseWriter) { w.WriteHeader(http.StatusServiceUnavailable) }, NoPull},
-		"not for anybody": {func(w http.ResponseWriter) { w.WriteHeader(http.StatusForbidden) }, NoPull},
+		"other bytes":     {func(w http.ResponseWriter) { _, _ = w.Write([]byte("evil")) }, NoPull, ""},
+		"fewer bytes":     {func(w http.ResponseWriter) { _, _ = w.Write([]byte("\x00a")) }, NoPull, ""},
+		"bytes for ever":  {func(w http.ResponseWriter) { _, _ = w.Write(make([]byte, 1<<20)) }, NoPull, ""},
+		"not now":         {func(w http.ResponseWriter) { w.WriteHeader(http.StatusServiceUnavailable) }, NoPull, "look whether its registry is reached"},
+		"not for anybody": {func(w http.ResponseWriter) { w.WriteHeader(http.StatusForbidden) }, NoPull, "log in to its registry"},
+		"a part of it":    {func(w http.ResponseWriter) { w.WriteHeader(http.StatusPartialContent) }, NoPull, "ask whoever runs its registry why it answers with HTTP 206"},
 	} {
 		s.meddle = func(w http.ResponseWriter, r *http.Request) bool {
 			if strings.Contains(r.URL.Path, "/blobs/") {
@@ -117,7 +119,7 @@ func TestModule(t *testing.T) {
 		}
 		m, err := s.images.Module(context.Background(), s.host+"/good:1", most)
 		var known *Error
-		if !errors.As(err, &known) || known.Kind != c.kind {
+		if !errors.As(err, &known) || known.Kind != c.kind || !strings.Contains(known.Next, c.next) {
 			t.Errorf("%s: %+v, %v", what, m, err)
 		}
 	}
