@@ -18,6 +18,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -104,7 +105,7 @@ func (c Config) Server(ctx context.Context, s compile.Server) []edge.Finding {
 // look takes the steps of one backend until one fails.
 func (p *patient) look(ctx context.Context) {
 	if w := p.plan.Workload; w != nil { // which only the edge starts
-		p.step(ctx, "files", func(context.Context) edge.Finding { return program(w.Program) })
+		p.step(ctx, "files", func(context.Context) edge.Finding { return started(w) })
 		return
 	}
 	var err error
@@ -135,12 +136,33 @@ func (p *patient) look(ctx context.Context) {
 	}
 }
 
-// program looks at the program of a server that the edge starts.
-func program(path string) edge.Finding {
-	if _, err := exec.LookPath(path); err != nil {
-		return edge.Problem(edge.ClassFile, "install it, or correct spec.image", "the program %s cannot be run here: %v", path, err)
+// started looks at what the edge starts a server of, as far as that is a file of this machine.
+func started(w *compile.Workload) edge.Finding {
+	what := w.Program
+	switch {
+	case w.Form == compile.FormLocal:
+		if _, err := exec.LookPath(what); err != nil {
+			return edge.Problem(edge.ClassFile, "install it, or correct spec.image", "the program %s cannot be run here: %v", what, err)
+		}
+	case w.Image != "":
+		what = w.Image
+	case strings.HasPrefix(what, "https://"):
+		what = withoutQuery(what)
+	default:
+		info, err := os.Stat(what)
+		if err == nil && !info.Mode().IsRegular() {
+			err = fmt.Errorf("%s is no file", what)
+		} else if err == nil {
+			var f *os.File
+			if f, err = edge.OpenFile(what); err == nil {
+				err = f.Close()
+			}
+		}
+		if err != nil {
+			return edge.Problem(edge.ClassFile, "make the module, or correct spec.image", "the module cannot be read: %v", err)
+		}
 	}
-	return edge.Finding{Level: edge.LevelNote, Cause: "the edge starts " + path + ", which was not done to look at it"}
+	return edge.Finding{Level: edge.LevelNote, Cause: "the edge starts " + what + ", which was not done to look at it"}
 }
 
 // step takes a step, and reports whether the next one can be taken.

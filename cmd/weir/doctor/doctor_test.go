@@ -58,7 +58,7 @@ func examinedAs(t *testing.T, manifest string, timeout time.Duration, who *edge.
 		Config: []string{path}, Timeout: timeout, User: who, Say: func(edge.Finding) {},
 		Settings: func() (settings.Settings, error) {
 			s := settings.Defaults()
-			s.Listen, s.AdminListen, s.CABundle = "127.0.0.1:0", "", bundle
+			s.Listen, s.AdminListen, s.CABundle, s.AllowWorkloads = "127.0.0.1:0", "", bundle, []string{"local", "container", "wasm"}
 			return s, s.Check()
 		},
 		Secrets: func(set *source.Set, dir string) (edge.Secrets, error) {
@@ -275,6 +275,45 @@ func TestDoctorTrustsTheBundle(t *testing.T) {
 			if found != 1 {
 				t.Errorf("%q: %d findings", own, found)
 			}
+		}
+	}
+}
+
+// What a server is started of has a look of its own for each form: what is no file of this machine
+// is no problem.
+func TestDoctorOfWorkloads(t *testing.T) {
+	dir := t.TempDir()
+	program, module := filepath.Join(dir, "program.exe"), filepath.Join(dir, "m.wasm")
+	for path, mode := range map[string]os.FileMode{program: 0o700, module: 0o600} {
+		if err := os.WriteFile(path, nil, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slash := "/" + strings.TrimPrefix(filepath.ToSlash(dir), "/")
+	digest := strings.Repeat("0a", 32)
+	for image, want := range map[string]string{
+		"exec://" + slash + "/program.exe":                               "note: the edge starts " + program,
+		"exec://" + slash + "/none":                                      "problem: the program " + filepath.Join(dir, "none") + " cannot be run here: ",
+		"wasm://" + slash + "/m.wasm":                                    "note: the edge starts " + module,
+		"wasm://" + slash + "/none.wasm":                                 "problem: the module cannot be read: ",
+		"wasm://" + slash:                                                "problem: the module cannot be read: " + dir + " is no file",
+		"wasm+https://example.com/m.wasm?token=planted#sha256=" + digest: "note: the edge starts https://example.com/m.wasm, ",
+		"wasm://registry.example/tools/m:1":                              "note: the edge starts registry.example/tools/m:1, ",
+		"registry.example/tools/server:1":                                "note: the edge starts registry.example/tools/server:1, ",
+		"npx://some-server@1.0.0":                                        "note: the edge starts ",
+	} {
+		manifest := fmt.Sprintf("apiVersion: weir.dev/v1beta1\nkind: MCPServer\nmetadata: {name: tool}\nspec: {image: %q, transport: stdio}\n", image)
+		found := examined(t, manifest, time.Second)
+		i := slices.IndexFunc(found, func(f edge.Finding) bool { return f.Step == "files" && strings.HasSuffix(f.Subject, "/tool") })
+		if i < 0 {
+			t.Errorf("%s: %+v", image, found)
+			continue
+		}
+		if got := map[edge.Level]string{edge.LevelNote: "note: ", edge.LevelProblem: "problem: "}[found[i].Level] + found[i].Cause; !strings.HasPrefix(got, want) || strings.Contains(got, "planted") {
+			t.Errorf("%s: %s", image, got)
+		}
+		if code := found.ExitCode(); (code != 0) != strings.HasPrefix(want, "problem: ") {
+			t.Errorf("%s: exit code %d", image, code)
 		}
 	}
 }
