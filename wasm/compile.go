@@ -21,6 +21,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/experimental"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/sdk/abi"
 )
 
@@ -345,15 +346,16 @@ func (m *Module) contract(p *module) error {
 		return &Refusal{"export", exportMain + " is there and " + abi.ExportABI + " is not: this is a program, such as an MCP server that `weir run` starts, and no guest for weir"}
 	}
 	for _, e := range p.imports {
+		said := edge.Printable(e.module + "." + e.name) // a stranger's word, which may hold lines
 		if e.kind != kindFunc {
-			return &Refusal{"import", fmt.Sprintf("%s.%s is not a function: only functions can be imported", e.module, e.name)}
+			return &Refusal{"import", said + " is not a function: only functions can be imported"}
 		}
 		f, ok := named(m.functions(), e.module, e.name)
 		if !ok {
-			return &Refusal{"import", fmt.Sprintf("there is no host function %s.%s", e.module, e.name)}
+			return &Refusal{"import", "there is no host function " + said}
 		}
 		if typ := p.types[e.typ]; !typ.equal(f.params, f.results) {
-			return &Refusal{"import", fmt.Sprintf("%s.%s is imported as %v and is %v", e.module, e.name, typ, funcType{[]byte(f.params), []byte(f.results)})}
+			return &Refusal{"import", fmt.Sprintf("%s is imported as %v and is %v", said, typ, funcType{[]byte(f.params), []byte(f.results)})}
 		}
 		m.Imports = append(m.Imports, e.module+"."+e.name)
 	}

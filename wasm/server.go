@@ -14,6 +14,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/experimental"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/sdk/abi"
 	"github.com/weir-edge/weir/wasm/linear"
 	"github.com/weir-edge/weir/wasm/wasi"
@@ -92,12 +93,13 @@ func (m *Module) serverContract(p *module) error {
 	functions := wasi.Functions()
 	for _, e := range p.imports {
 		name := e.module + "." + e.name
+		said := edge.Printable(name) // a stranger's word, which may hold lines
 		i := slices.IndexFunc(functions, func(f wasi.Function) bool { return e.module == wasi.Module && f.Name == e.name })
 		switch {
 		case e.module == wasi.Module && strings.HasPrefix(e.name, "sock_"):
-			return &Refusal{"import", name + ": a server in WebAssembly has no sockets: build it without what listens (in Go: net.Listen, http.ListenAndServe)"}
+			return &Refusal{"import", said + ": a server in WebAssembly has no sockets: build it without what listens (in Go: net.Listen, http.ListenAndServe)"}
 		case strings.HasPrefix(e.module, "wasi:") || e.module == "wasi_unstable":
-			return &Refusal{"import", fmt.Sprintf("%s: of another WASI than preview 1 (%s)", name, wasi.Module)}
+			return &Refusal{"import", fmt.Sprintf("%s: of another WASI than preview 1 (%s)", said, wasi.Module)}
 		}
 		var is funcType
 		if i >= 0 {
@@ -105,13 +107,13 @@ func (m *Module) serverContract(p *module) error {
 		} else if params, ok := outsideFunctions[e.name]; ok && e.module == abi.ImportModule {
 			is = funcType{[]byte(params), []byte(vI64)}
 		} else {
-			return &Refusal{"import", "there is no host function " + name + " for a server"}
+			return &Refusal{"import", "there is no host function " + said + " for a server"}
 		}
 		if e.kind != kindFunc {
-			return &Refusal{"import", name + " is not a function: only functions can be imported"}
+			return &Refusal{"import", said + " is not a function: only functions can be imported"}
 		}
 		if typ := p.types[e.typ]; !typ.equal(string(is.params), string(is.results)) {
-			return &Refusal{"import", fmt.Sprintf("%s is imported as %v and is %v", name, typ, is)}
+			return &Refusal{"import", fmt.Sprintf("%s is imported as %v and is %v", said, typ, is)}
 		}
 		m.Imports = append(m.Imports, name)
 	}

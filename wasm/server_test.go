@@ -357,6 +357,32 @@ func TestServerThatAsksForATerminal(t *testing.T) {
 	}
 }
 
+// A name that a module imports stands on one line of an error, and steers no terminal.
+func TestNamesOfImportsStayOnTheirLine(t *testing.T) {
+	const forged = "log for a server\nnext: run `x`\x1b[2J\u202e"
+	for what, add := range map[string]func(*encoder){
+		"a name":          func(e *encoder) { e.imported("env", forged, "", "") },
+		"a module":        func(e *encoder) { e.imported("env\nnext: run `x`", "log", "", "") },
+		"another WASI":    func(e *encoder) { e.imported("wasi:"+forged, "log", "", "") },
+		"a socket":        func(e *encoder) { e.imported(wasiP1, "sock_"+forged, "", "") },
+		"an endless name": func(e *encoder) { e.imported("env", strings.Repeat("a", 1000), "", "") },
+	} {
+		server := newEncoder()
+		add(server)
+		server.memory = &span{min: 1}
+		server.exports = append(server.exports, exportEntry{"memory", kindMemory, 0})
+		server.fn("_start", "", "", "")
+		_, asServer := testCompiler(t).CompileServer(context.Background(), server.bytes(), "")
+		_, asGuest := testCompiler(t).Compile(context.Background(), guestEncoder(add).bytes(), "")
+		for form, err := range map[string]error{"server": asServer, "guest": asGuest} {
+			var refusal *Refusal
+			if !errors.As(err, &refusal) || refusal.Section != "import" || !strings.Contains(err.Error(), `"`) || strings.ContainsAny(err.Error(), "\n\x1b\u202e") || len(err.Error()) > 400 {
+				t.Errorf("%s, %s: %v", what, form, err)
+			}
+		}
+	}
+}
+
 // V43 and G22: what is no server of WASI preview 1 is refused before it runs, by name.
 func TestServerRefused(t *testing.T) {
 	module := func(change func(*encoder)) []byte {

@@ -32,6 +32,7 @@ var (
 	errLabel    = errors.New("a part of the host between dots is empty, or has more than 63 characters")
 	errNumber   = errors.New("the host is a number and no address: write four decimal numbers with dots")
 	errAddress  = errors.New("the address is not written in its usual form")
+	errUser     = errors.New("a user name stands before the host: URLs with one are not taken, so leave it out")
 	errPort     = errors.New("no port from 1 to 65535")
 	errBrackets = errors.New("an IPv6 address stands in brackets, and nothing else does")
 )
@@ -121,6 +122,9 @@ func canonical6(text string) (Host, error) {
 // 0 says that it may not be.
 func ParseTarget(text string, otherwise int) (Host, int, error) {
 	var host, port string
+	if strings.IndexByte(text, '@') >= 0 {
+		return Host{}, 0, errUser
+	}
 	switch colon := strings.LastIndexByte(text, ':'); {
 	case strings.HasPrefix(text, "["):
 		end := strings.IndexByte(text, ']')

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"errors"
 	"net/netip"
 	"strings"
 	"testing"
@@ -110,30 +111,34 @@ func TestCanonical(t *testing.T) {
 // TestParseTarget reads what stands behind CONNECT (V14).
 func TestParseTarget(t *testing.T) {
 	for text, want := range map[string]string{
-		"allowed.test:443":       "allowed.test 443",
-		"allowed.test":           "",
-		"allowed.test:":          "",
-		"allowed.test:0":         "",
-		"allowed.test:65535":     "allowed.test 65535",
-		"allowed.test:65536":     "",
-		"allowed.test:0443":      "",
-		"allowed.test:+443":      "",
-		"allowed.test:443 ":      "",
-		"allowed.test:443:443":   "",
-		"allowed.test:443@evil":  "",
-		"user@allowed.test:443":  "",
-		"[::1]:443":              "::1 443",
-		"[::1]":                  "",
-		"[::1]443":               "",
-		"::1:443":                "",
-		"[127.0.0.1]:443":        "",
-		"[allowed.test]:443":     "",
-		"[::ffff:127.0.0.1]:443": "",
-		"[::1":                   "",
-		":443":                   "",
-		"[]:443":                 "",
+		"allowed.test:443":          "allowed.test 443",
+		"allowed.test":              "",
+		"allowed.test:":             "",
+		"allowed.test:0":            "",
+		"allowed.test:65535":        "allowed.test 65535",
+		"allowed.test:65536":        "",
+		"allowed.test:0443":         "",
+		"allowed.test:+443":         "",
+		"allowed.test:443 ":         "",
+		"allowed.test:443:443":      "",
+		"allowed.test:443@evil":     "",
+		"user@allowed.test:443":     "",
+		"allowed.test:443@evil:443": "",
+		"[::1]:443":                 "::1 443",
+		"[::1]":                     "",
+		"[::1]443":                  "",
+		"::1:443":                   "",
+		"[127.0.0.1]:443":           "",
+		"[allowed.test]:443":        "",
+		"[::ffff:127.0.0.1]:443":    "",
+		"[::1":                      "",
+		":443":                      "",
+		"[]:443":                    "",
 	} {
 		h, port, err := ParseTarget(text, 0)
+		if errors.Is(err, errUser) != strings.Contains(text, "@") {
+			t.Errorf("%s: %v", text, err)
+		}
 		got := ""
 		if err == nil {
 			got = h.String() + " " + strings.TrimPrefix(netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(port)).String(), "0.0.0.0:")

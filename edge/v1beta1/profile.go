@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Profile is a permission profile: what a server that Weir starts may reach. It is the
@@ -84,6 +85,9 @@ func (p *Profile) Offline() bool {
 func ParseProfile(text []byte) (*Profile, error) {
 	if len(text) > maxProfile {
 		return nil, fmt.Errorf("the profile has %d bytes: at most %d", len(text), maxProfile)
+	}
+	if !utf8.Valid(text) { // what reads JSON changes such bytes
+		return nil, errors.New("the profile has bytes that are no UTF-8: write it in UTF-8")
 	}
 	text = bytes.TrimPrefix(text, []byte("\ufeff")) // as manifests may begin with
 	switch first := bytes.TrimLeft(text, " \t\r\n"); {

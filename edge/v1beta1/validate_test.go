@@ -375,7 +375,7 @@ func TestParseProfile(t *testing.T) {
 		t.Errorf("ports without hosts: %+v, %v", p, err)
 	}
 	for text, want := range map[string]string{
-		``: "empty", `null`: "no object", `"x"`: "no object", `{"Name":"x"}`: `unknown field "Name"`, `{"network":{"outbound":{"Insecure_Allow_All":true}}}`: `unknown field "Insecure_Allow_All"`,
+		"{\"name\":\"a\xffb\"}": "no UTF-8", ``: "empty", `null`: "no object", `"x"`: "no object", `{"Name":"x"}`: `unknown field "Name"`, `{"network":{"outbound":{"Insecure_Allow_All":true}}}`: `unknown field "Insecure_Allow_All"`,
 		`{"name":"x","name":"y"}`: "name: it is there twice", `{"network":{"outbound":{"allow_host":["a.b"]}},"network":{}}`: "network: it is there twice",
 		`{"network":{"outbound":{"allow_host":["a.b"],"allow_port":[1],"allow_host":[]}}}`: "network.outbound.allow_host: it is there twice", `{"name":`: "unexpected",
 		`{"reed":[]}`: "reed", `{} {}`: "behind", `[]`: "another type", `{"network":{"outbound":{"allow_port":[0]}}}`: "allow_port[0]",
