@@ -201,6 +201,10 @@ func oddServer(w http.ResponseWriter, r *http.Request) {
 				`{"type":"resource_link","uri":"odd://x","name":"X"},{"type":"resource","resource":{"uri":"odd://y","text":"inside"}}],"z":1.0 }`)
 		case "headers":
 			answer(fmt.Sprintf(`{"content":[{"type":"text","text":%s}]}`, mcp.Quote(r.Header.Get("X-Team")+" "+r.Header.Get("Authorization"))))
+		case "scoped":
+			w.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="odd:write"`)
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = w.Write(mcp.AppendError(nil, m.IDText(), http.StatusForbidden, "not you", nil))
 		case "broken":
 			answer(`{"content":[{"type":"text","text":"the fuse blew"}],"isError":true}`)
 		default:

@@ -137,7 +137,7 @@ func (a *App) Fail(cmd *cobra.Command, err error) int {
 	case errors.As(err, &connection):
 		a.more(cmd, connection.Asks, connection.Body)
 	case errors.As(err, &protocol):
-		a.more(cmd, "", string(protocol.More))
+		a.more(cmd, protocol.Asks, string(protocol.More))
 	}
 	return w.exit
 }

@@ -78,8 +78,9 @@ type outgoing struct {
 // came with.
 type answer struct {
 	*mcp.Message
-	status int
-	after  string // Retry-After; empty for none
+	status    int
+	after     string // Retry-After; empty for none
+	challenge string // WWW-Authenticate, without what the request had; empty for none
 }
 
 const (

@@ -2,11 +2,18 @@ package client
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"log"
 	"maps"
+	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -19,6 +26,7 @@ import (
 
 	"github.com/weir-edge/weir/edge/demo"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/oauth/login"
 )
 
 func TestMain(m *testing.M) {
@@ -685,6 +693,82 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	_, err := dial(t, Options{URL: answering(status(200, "application/json", `{"jsonrpc":"2.0","id":ID,"error":{"code":-32603,"message":"bad day","data":{"x":1}}}`)), Era: Legacy})
 	if want := `initialize: bad day (error -32603): {"x":1}`; fmt.Sprint(err) != want {
 		t.Errorf("error %v, want %s", err, want)
+	}
+}
+
+// A certificate that is none for the host, or not now, is no matter of authorities: what to do says
+// so. Where an authority is lacking, the flag is the one of the command.
+func TestCertificatesThatDoNotHold(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	for _, test := range []struct {
+		name        string
+		host        string
+		from, until time.Duration
+		trusted     bool // as by --ca
+		want        string
+	}{
+		{"another host", "127.0.0.2", -time.Hour, time.Hour, true, "name the server in its URL as its certificate does"},
+		{"another host, of nobody", "127.0.0.2", -time.Hour, time.Hour, false, "name the server in its URL as its certificate does"},
+		{"expired", "127.0.0.1", -2 * time.Hour, -time.Hour, true, "have whoever runs the server get a new certificate; check the clock of this machine"},
+		{"not yet", "127.0.0.1", time.Hour, 2 * time.Hour, true, "check the clock of this machine, or wait"},
+		{"of nobody", "127.0.0.1", -time.Hour, time.Hour, false, "name the authority that signed it with --ca FILE"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			text := &x509.Certificate{
+				SerialNumber: big.NewInt(1), NotBefore: now.Add(test.from), NotAfter: now.Add(test.until), IPAddresses: []net.IP{net.ParseIP(test.host)},
+				IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+			}
+			der, err := x509.CreateCertificate(rand.Reader, text, text, key.Public(), key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := httptest.NewUnstartedServer(http.NotFoundHandler())
+			s.Config.ErrorLog = log.New(io.Discard, "", 0)
+			s.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+			s.StartTLS()
+			defer s.Close()
+			roots := x509.NewCertPool()
+			if made, err := x509.ParseCertificate(der); err != nil {
+				t.Fatal(err)
+			} else if test.trusted {
+				roots.AddCert(made)
+			}
+			transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
+			defer transport.CloseIdleConnections()
+			_, err = dial(t, Options{URL: s.URL, Era: Legacy, HTTP: &http.Client{Transport: transport}})
+			known := new(ConnectionError)
+			if !errors.As(err, &known) || known.Next != test.want && !strings.HasPrefix(known.Next, test.want+", or ") {
+				t.Fatalf("error %v, want %s", err, test.want)
+			}
+			login := Unreachable(t.Context(), &login.UnreachableError{URL: s.URL, Err: known.Err})
+			if want := strings.Replace(known.Next, "--ca FILE", "--ca-bundle FILE", 1); !errors.As(login, &known) || known.Next != want {
+				t.Errorf("a login: %v, want %s", login, want)
+			}
+		})
+	}
+}
+
+// A scope that a token lacks is named, and the challenge is kept for whoever asks; neither steers
+// a terminal, is endless, or repeats a credential.
+func TestScopesThatAreLacking(t *testing.T) {
+	const text = `{"jsonrpc":"2.0","id":ID,"error":{"code":403,"message":"not you"}}`
+	for _, test := range []struct{ challenge, next, asks string }{
+		{`Bearer error="insufficient_scope", scope="tools:read tools:write"`, "get a token with the scope tools:read tools:write, or ask whoever runs the server for access", `Bearer error="insufficient_scope", scope="tools:read tools:write"`},
+		{`Bearer scope="a"`, "ask whoever runs the server for access", `Bearer scope="a"`},
+		{`Bearer error="insufficient_scope"`, "ask whoever runs the server for access", `Bearer error="insufficient_scope"`},
+		{`Bearer error="insufficient_scope", scope="planted-token x"`, "get a token with the scope (hidden) x, or ask whoever runs the server for access", `Bearer error="insufficient_scope", scope="(hidden) x"`},
+		{`Bearer error="insufficient_scope", scope="` + strings.Repeat("s", 300) + `"`, "get a token with the scope " + strings.Repeat("s", 200) + "…, or ask whoever runs the server for access", `Bearer error="insufficient_scope", scope="` + strings.Repeat("s", 200-len(`Bearer error="insufficient_scope", scope="`)) + "…"},
+		{"", "ask whoever runs the server for access", ""},
+	} {
+		url := fake{"initialize": status(403, "application/json", text, "WWW-Authenticate", test.challenge)}.start(t)
+		_, err := dial(t, Options{URL: url, Era: Legacy, Header: http.Header{"Authorization": {"Bearer planted-token"}}})
+		if e := new(ProtocolError); !errors.As(err, &e) || e.Next != test.next || e.Asks != test.asks || !strings.HasSuffix(e.Error(), ": "+test.next) {
+			t.Errorf("%s: error %v, asks %q", test.challenge, err, e.Asks)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/oauth/login"
+	"github.com/weir-edge/weir/edge/wire"
 )
 
 // ProtocolError is an error that the server answered with, or an answer that
@@ -29,6 +31,7 @@ type ProtocolError struct {
 	Data    []byte // JSON text; nil for none
 	Next    string // what to do; empty when the message has to say it
 	More    []byte // JSON text of data that Next tells; nil for none
+	Asks    string // the credential that the server asks for (WWW-Authenticate)
 }
 
 func (e *ProtocolError) Error() string {
@@ -47,7 +50,7 @@ func (e *ProtocolError) Error() string {
 
 // failed makes an error of an answer of kind Failure.
 func failed(method string, a answer) *ProtocolError {
-	e := &ProtocolError{Method: method, Code: a.Code(), Message: a.Text("message"), Data: a.Get("data").Of(a.Raw)}
+	e := &ProtocolError{Method: method, Code: a.Code(), Message: a.Text("message"), Data: a.Get("data").Of(a.Raw), Asks: firstLine([]byte(a.challenge))}
 	after := a.after
 	if seconds := mcp.Lookup(e.Data, "retryAfterSeconds"); seconds != nil {
 		after = string(seconds)
@@ -58,6 +61,9 @@ func failed(method string, a answer) *ProtocolError {
 		e.Next = later(after)
 	case a.status == http.StatusForbidden:
 		e.Next = askForAccess
+		if scopes := wire.Scopes([]byte(a.challenge)); len(scopes) > 0 {
+			e.Next = "get a token with the scope " + edge.Brief(strings.Join(scopes, " ")) + ", or " + askForAccess
+		}
 	case strings.HasSuffix(e.Message, edge.ErrUnreadable.Error()):
 		e.Next = ReadTheLog
 	case a.status == http.StatusBadGateway || e.Code == http.StatusBadGateway:
@@ -135,8 +141,14 @@ func Unreachable(ctx context.Context, err error) error {
 	if !errors.As(err, &absent) {
 		return err
 	}
-	return unreachable(ctx, absent.URL, 0, absent.Err)
+	err = unreachable(ctx, absent.URL, 0, absent.Err)
+	if e := new(ConnectionError); errors.As(err, &e) && e.Next == nameAuthority {
+		e.Next = strings.Replace(nameAuthority, "--ca", "--ca-bundle", 1) // a login has no other
+	}
+	return err
 }
+
+const nameAuthority = "name the authority that signed it with --ca FILE"
 
 // NeedsLogin reports whether an error is that somebody has to log in, and nobody is there.
 func NeedsLogin(err error) bool {
@@ -151,10 +163,12 @@ var errSilent = errors.New("the server kept silent")
 func unreachable(ctx context.Context, target string, silence time.Duration, err error) error {
 	e := &ConnectionError{URL: shown(target), Err: err}
 	var (
-		dns    *net.DNSError
-		cert   *tls.CertificateVerificationError
-		record tls.RecordHeaderError
-		access *login.Failure
+		dns     *net.DNSError
+		host    x509.HostnameError
+		invalid x509.CertificateInvalidError
+		cert    *tls.CertificateVerificationError
+		record  tls.RecordHeaderError
+		access  *login.Failure
 	)
 	switch {
 	case errors.As(err, &access) && context.Cause(ctx) == nil:
@@ -167,8 +181,14 @@ func unreachable(ctx context.Context, target string, silence time.Duration, err 
 		e.What, e.Next = "nobody listens there", "start an edge with `weir serve`, or name the URL of another server"
 	case errors.As(err, &dns):
 		e.What, e.Next = fmt.Sprintf("no address for host %q", dns.Name), "check how the host is spelt"
+	case errors.As(err, &host):
+		e.What, e.Next = "its certificate is for another host: "+edge.Brief(host.Error()), "name the server in its URL as its certificate does, or have whoever runs it get another certificate"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && time.Now().Before(invalid.Cert.NotBefore):
+		e.What, e.Next = "a certificate of it is not valid before "+edge.Day(invalid.Cert.NotBefore), "check the clock of this machine, or wait"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		e.What, e.Next = "a certificate of it was valid until "+edge.Day(invalid.Cert.NotAfter), "have whoever runs the server get a new certificate; check the clock of this machine"
 	case errors.As(err, &cert):
-		e.What, e.Next = fmt.Sprintf("its certificate is not trusted: %s", cert.Err), "name the authority that signed it with --ca FILE"
+		e.What, e.Next = fmt.Sprintf("its certificate is not trusted: %s", cert.Err), nameAuthority
 	case errors.As(err, &record), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
 		e.What, e.Next = "it does not speak TLS", "write http:// instead of https://"
 	default:
@@ -187,7 +207,7 @@ func refused(target string, r *http.Response, body []byte) *ConnectionError {
 		URL:    shown(target),
 		Status: r.StatusCode,
 		What:   strings.TrimSpace(fmt.Sprintf("answered %d %s", r.StatusCode, http.StatusText(r.StatusCode))),
-		Asks:   firstLine([]byte(unsaid(r, r.Header.Get("WWW-Authenticate")))),
+		Asks:   firstLine([]byte(challenge(r))),
 		Body:   unsaid(r, strings.ToValidUTF8(string(body), "")),
 	}
 	switch s := r.StatusCode; {
@@ -211,6 +231,11 @@ func refused(target string, r *http.Response, body []byte) *ConnectionError {
 		e.Next = "check that the URL is one of an MCP server"
 	}
 	return e
+}
+
+// challenge is the credential that a server asks for.
+func challenge(r *http.Response) string {
+	return unsaid(r, strings.Join(r.Header.Values("WWW-Authenticate"), ", "))
 }
 
 // unsaid is what a server says without the credentials of the request, which some servers repeat.

@@ -291,7 +291,7 @@ func (c *Client) readJSON(w *watch, r *http.Response, id []byte) (answer, error)
 	case err != nil:
 		return answer{}, garbled(c.o.URL, err)
 	case m.Kind == mcp.Result && mcp.SameID(m.IDText(), id), m.Kind == mcp.Failure:
-		return answer{Message: m, status: r.StatusCode, after: r.Header.Get("Retry-After")}, nil
+		return answer{Message: m, status: r.StatusCode, after: r.Header.Get("Retry-After"), challenge: challenge(r)}, nil
 	}
 	return answer{}, refused(c.o.URL, r, body[:min(len(body), maxShown)])
 }
