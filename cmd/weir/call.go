@@ -70,15 +70,16 @@ Exit codes: 3 the tool reports a failure, 4 the server answered with an error,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			target, rest := destination(args)
 			tool, rest := rest[0], rest[1:]
+			whole := cmd.Flags().Changed("args") // as they are written
 			if len(rest) == 1 && strings.HasPrefix(rest[0], "{") {
-				given, rest = rest[0], nil
+				given, whole = rest[0], true
 			}
 			arguments, err := a.object("--args", `{"text":"hello"}`, given)
 			if err != nil {
 				return err
 			}
 			return a.with(cmd, r, target, func(ctx context.Context, c *client.Client) error {
-				if len(rest) > 0 {
+				if !whole { // what is missing, and a name that is misspelt, is said before anything is sent
 					if arguments, err = a.typed(ctx, cmd, r, c, tool, rest); err != nil {
 						return err
 					}

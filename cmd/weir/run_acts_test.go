@@ -121,7 +121,7 @@ func TestRunFlagsAct(t *testing.T) {
 		t.Errorf("a hidden tool is listed: %s", out)
 	}
 	denied := run("--name denied --enable-audit --authz-config " + h.write("authz.json", `{"version": "1.0", "type": "policyv1", "policy": {"policies": ["forbid(principal, action, resource);"], "entities_json": "[]"}}`))
-	if out, said, code := h.weir("call", denied, "look"); code == 0 || !strings.Contains(out+said, "denied by authorization policy") {
+	if out, said, code := h.weir("call", denied, "look", "--args", "{}"); code == 0 || !strings.Contains(out+said, "denied by authorization policy") {
 		t.Errorf("a call that is forbidden: exit code %d, %s%s", code, out, said)
 	}
 	edgetest.Until(t, "a record", func() bool {

@@ -138,7 +138,7 @@ func TestStrangersInServers(t *testing.T) {
 	}))
 	t.Cleanup(s.Close)
 	home := t.TempDir()
-	for _, args := range [][]string{{"tools", s.URL}, {"prompts", s.URL}, {"resources", s.URL}, {"call", s.URL, "x"}} {
+	for _, args := range [][]string{{"tools", s.URL}, {"prompts", s.URL}, {"resources", s.URL}, {"call", s.URL, "x", "--args", "{}"}} {
 		if said, _ := inHome(args, home); steers(said) || !strings.Contains(said, "odd") {
 			t.Errorf("%q: %q", args, said)
 		}

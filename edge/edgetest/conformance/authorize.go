@@ -103,7 +103,7 @@ func beAuthorized(ctx context.Context, args []string, stderr io.Writer) (err err
 	if os.Getenv("MCP_CONFORMANCE_PROTOCOL_VERSION") == legacySet {
 		era = "legacy"
 	}
-	return run("call", url, "test-tool", "--auth", "--era", era)
+	return run("call", url, "test-tool", "--args", "{}", "--auth", "--era", era) // listed or not
 }
 
 // credentials are the flags of `weir auth login` for a scenario; nil where the call is to do
