@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -78,5 +80,27 @@ func TestReadmeSaysWhereWeirIs(t *testing.T) {
 	before, _, there := strings.Cut(string(text), "\n$ weir ")
 	if !there || !strings.Contains(before, "install bin/weir ") || !strings.Contains(before, `export PATH="$PWD/bin:$PATH"`) {
 		t.Error("the first command that begins with weir comes before the words on PATH")
+	}
+}
+
+// The README of the project prints the file that `weir init` writes for the servers it names.
+func TestReadmePrintsWhatInitWrites(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, line, there := strings.Cut(string(text), "$ bin/weir init ")
+	if !there {
+		t.Fatal("there is no command")
+	}
+	line, rest, _ := strings.Cut(line, "\n")
+	file := filepath.Join(t.TempDir(), "weir.yaml")
+	if code := runWeir(append([]string{"init", "-o", file}, strings.Fields(line)...), io.Discard, io.Discard); code != exitOK {
+		t.Fatalf("exit code %d", code)
+	}
+	_, printed, _ := strings.Cut(rest, "```yaml\n")
+	printed, _, _ = strings.Cut(printed, "```")
+	if written, err := os.ReadFile(file); err != nil || printed != string(written) {
+		t.Errorf("%v, written is\n%s\nand the README has\n%s", err, written, printed)
 	}
 }
