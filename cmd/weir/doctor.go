@@ -35,6 +35,8 @@ that "weir serve" takes with the same flags; nothing is served.
   store      whether what servers share answers
   issuer     whether the keys can be had by which the tokens of clients are judged
   tokens     whether the endpoints answer that credentials of backends come from
+  sign-in    the secrets, keys and stores of authorization servers
+  provider   whether users can be sent to the identity providers of these
   resolve    the addresses that a backend's name stands for
   connect    a connection to it
   tls        its certificate
@@ -42,6 +44,7 @@ that "weir serve" takes with the same flags; nothing is served.
   lists      its tools, prompts, resources and templates
   names      what clients see of all backends: conflicts, what is withheld, steps of
              composite tools whose tool is not there, annotations that promise too much
+  embeddings whether the service answers by which the optimizer finds tools
   addresses  those where the edge is to listen
 
 Each step may take --timeout. It is told on standard error when it has ended;

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -49,5 +50,32 @@ func TestDoctorInterrupted(t *testing.T) {
 	p.signal(os.Interrupt)
 	if code := p.end(); code != 130 || p.said[len(p.said)-1] != "weir doctor: interrupted" {
 		t.Errorf("exit code %d, %q", code, p.said)
+	}
+}
+
+// The help of the doctor has every step that it takes.
+func TestDoctorHelpHasEveryStep(t *testing.T) {
+	files, err := filepath.Glob("doctor/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := map[string]bool{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, step := range regexp.MustCompile(`d\.step\(ctx, "([^"]+)"`).FindAllSubmatch(text, -1) {
+			steps[string(step[1])] = true
+		}
+	}
+	if !steps["sign-in"] || !steps["names"] || !steps["addresses"] {
+		t.Fatalf("the steps are not found in the text of the doctor: %v", steps)
+	}
+	help := testApp().doctorCommand().Long
+	for step := range steps {
+		if !strings.Contains(help, "\n  "+step+" ") {
+			t.Errorf("no line for %s", step)
+		}
 	}
 }

@@ -167,11 +167,12 @@ func (c *compiler) admit(index int, in Object) *object {
 			}
 			continue
 		}
-		what := describe(e)
+		what, reason := describe(e), ReasonInvalid
 		if e.Origin == v1beta1.OriginRateLimitStore {
+			reason = ReasonSetting
 			what += ", or an edge that is started with --local-rate-limits"
 		}
-		c.fail(o, path, ReasonInvalid, "%s", what)
+		c.fail(o, path, reason, "%s", what)
 	}
 	return o
 }

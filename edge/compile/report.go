@@ -67,6 +67,7 @@ const (
 	ReasonClusterOnly  = "OnlyInACluster" // fields that only shape Kubernetes objects
 	ReasonNotHere      = "OnlyElsewhere"  // fields that say something in another way of running
 	ReasonNotAllowed   = "NotAllowed"     // what the process was not allowed to do
+	ReasonSetting      = "NeedsASetting"  // what a setting of the process lets
 	ReasonUnused       = "NotUsed"        // an object, or a field, that nothing reads
 )
 

@@ -147,7 +147,7 @@ func (c *compiler) workload(o *object, s *v1beta1.MCPServer) *Workload {
 		c.fail(o, at, ReasonInvalid, "%q is no form that is known: write an image, exec:///PATH, or one of %s", brief(s.Spec.Image), strings.Join(runners, ", "))
 		return nil
 	case !slices.Contains(c.set.Starts, form):
-		c.fail(o, at, ReasonNotAllowed, "a manifest alone may not start programs: start the edge with --allow-workloads %s", form)
+		c.fail(o, at, ReasonSetting, "a manifest alone may not start programs: start the edge with --allow-workloads %s", form)
 		return nil
 	}
 	c.unbuilt(o, s.Spec.Image)

@@ -121,6 +121,10 @@ func (f Finding) next() string {
 		return "keep one of the two"
 	case compile.ReasonUnsupported:
 		return "take the field out until it is supported"
+	case compile.ReasonNotAllowed:
+		return "do as it says"
+	case compile.ReasonSetting:
+		return "do as it says: give the setting to the edge, and to this command, which judges as the edge would"
 	case compile.ReasonUnused:
 		switch {
 		case f.Path == "":

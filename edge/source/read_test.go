@@ -373,6 +373,26 @@ func TestAdviceFitsWhatIsUnused(t *testing.T) {
 	}
 }
 
+// TestAdviceOnSettings: a value that is right needs no other one where a setting of the process is
+// missing. The finding names the setting.
+func TestAdviceOnSettings(t *testing.T) {
+	for file, setting := range map[string]string{"laptop": "--allow-workloads local", "team": "--local-rate-limits"} {
+		found := source.OpenAll([]string{"../../examples/" + file + "/weir.yaml"}).Findings.Errors()
+		if len(found) == 0 {
+			t.Errorf("%s: nothing is found", file)
+		}
+		for _, f := range found {
+			if got := f.Advice(); !strings.Contains(got.Cause, setting) || !strings.HasPrefix(got.Next, "do as it says: give the setting to the edge") {
+				t.Errorf("%s: %q, %q", file, got.Cause, got.Next)
+			}
+		}
+	}
+	f := source.Finding{Finding: compile.Finding{Reason: compile.ReasonNotAllowed, Message: "allow it with spec.run.allowPrivileged"}}
+	if got := f.Advice(); got.Next != "do as it says" {
+		t.Errorf("%q", got.Next)
+	}
+}
+
 // TestAuthServerInAPart: an authorization server whose server is in the rest of the set is judged
 // as far as that goes, and its type is one that there is.
 func TestAuthServerInAPart(t *testing.T) {
