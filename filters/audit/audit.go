@@ -10,6 +10,8 @@ package audit
 import (
 	"cmp"
 	"context"
+	"errors"
+	"io/fs"
 	"log/slog"
 	"slices"
 	"time"
@@ -146,7 +148,10 @@ func (p *Part) Open(env edge.Env) (edge.Filter, error) {
 // file that cannot be appended to.
 func (p *Part) Start(env edge.Env) (*Log, error) {
 	f, err := p.open(p.file)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+		return nil, edge.Errorf(edge.Internal, "audit", "logFile: %w: make its directory, in which the edge can write, or name another file", err)
+	case err != nil:
 		return nil, edge.Errorf(edge.Internal, "audit", "logFile: %w", err)
 	}
 	l := &Log{Part: p, log: env.Log, now: env.Clock()}

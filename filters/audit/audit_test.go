@@ -39,7 +39,7 @@ func TestParse(t *testing.T) {
 
 func TestOpenFails(t *testing.T) {
 	p := parse(t, config(t.TempDir()+"/none/audit.log"))
-	if _, err := p.Open(edge.Env{Defer: t.Cleanup}); err == nil || !strings.Contains(err.Error(), "logFile") {
+	if _, err := p.Open(edge.Env{Defer: t.Cleanup}); err == nil || !strings.Contains(err.Error(), "logFile") || !strings.HasSuffix(err.Error(), ": make its directory, in which the edge can write, or name another file") {
 		t.Error(err)
 	}
 }
