@@ -79,7 +79,7 @@ type Options struct {
 	AllowUnsafeMount      []string `flag:"allow-unsafe-mount" theme:"Sandbox" value:"PATH" field:"spec.run.allowUnsafeMounts" help:"make this path visible although it shows more than a server should see; may be repeated"`
 	IgnoreGlobally        bool     `flag:"ignore-globally" theme:"Sandbox" def:"true" field:"spec.run.ignoreGlobally" help:"hide what your ignore patterns name in mounted directories"`
 	PrintResolvedOverlays bool     `flag:"print-resolved-overlays" theme:"Sandbox" help:"show what your ignore patterns, and those in mounted directories, hide"`
-	IsolateNetwork        bool     `flag:"isolate-network" theme:"Sandbox" def:"true" field:"spec.run.isolateNetwork" help:"keep the server from what its profile does not name, or do not start it"`
+	IsolateNetwork        bool     `flag:"isolate-network" theme:"Sandbox" def:"true" field:"spec.run.isolateNetwork" help:"keep the server from what its profile does not name, as far as it can be kept; where the flag is given, one that cannot be kept is not started, and the profile network is held, too"`
 	Network               string   `flag:"network" theme:"Sandbox" value:"NETWORK" field:"spec.run.network" help:"host, none, or a network of a container engine"`
 	AllowGateway          bool     `flag:"allow-container-gateway" theme:"Sandbox" field:"spec.run.allowContainerGateway" help:"let an isolated server reach this machine as host.docker.internal, at every port, as containers do"`
 	Publish               []string `flag:"publish,p" theme:"Sandbox" value:"[IP:]HOST:CONTAINER" field:"spec.run.publish" help:"a port of the server that this machine listens on, too, at 127.0.0.1 where no IP is given; may be repeated"`
