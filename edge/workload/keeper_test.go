@@ -491,8 +491,14 @@ func TestWaiting(t *testing.T) {
 	if code(err) != CodeStart || !strings.Contains(err.Error(), "goes on; its last process ended: exit 3\n  no luck") || !slices.Contains(said, "slow: stderr: fetching slow things") {
 		t.Errorf("%v, %q", err, said)
 	}
+	if d, err := k.Inspect(t.Context(), "slow"); err != nil || d.Status.Status != Starting || d.Failure != "a process of it ended: exit 3" || d.Next != "weir logs slow" {
+		t.Errorf("%+v, %v", d, err)
+	}
 	close(release)
 	edgetest.Until(t, "the start", func() bool { return listed(t, k, "slow").Status == Running })
+	if d, err := k.Inspect(t.Context(), "slow"); err != nil || d.Failure != "" {
+		t.Errorf("once it runs: %+v, %v", d, err)
+	}
 }
 
 // A start that goes on when nobody waits for it any longer, and fails then, leaves a workload that

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -283,8 +284,9 @@ func (w *one) detail() Detail {
 	if d.Failure == "" && d.Status.Status == Failed {
 		d.Failure = w.now.Reason
 	}
-	if d.Failure == "" && look.Next != "" { // it runs again, and ends as before where nobody does anything
-		d.Failure, d.Next = "a process of it ended: "+look.Ended, look.Next
+	// It runs again, and ends as before where nobody does anything; or has not introduced itself yet.
+	if d.Failure == "" && (look.Next != "" || d.Status.Status == Starting && look.Ended != "") {
+		d.Failure, d.Next = "a process of it ended: "+look.Ended, cmp.Or(look.Next, "weir logs "+w.name)
 	}
 	if f := w.facts; f != nil {
 		d.Package, d.Command, d.Port, d.TransportType, d.ProxyMode, d.Group = f.Package, f.Command, f.Port, f.Transport, f.ProxyMode, f.Group
