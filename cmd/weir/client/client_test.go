@@ -669,7 +669,10 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	answering := func(f func(http.ResponseWriter, *http.Request, *mcp.Message)) string {
 		return fake{"initialize": f}.start(t)
 	}
+	closes := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })) // as what knows TLS alone may
+	t.Cleanup(closes.Close)
 	for _, test := range []struct{ name, url, want string }{
+		{"closed", closes.URL, "it closed the connection without an answer: write https:// if it speaks TLS"},
 		{"nobody there", gone.URL, "nobody listens there: start an edge with `weir serve`"},
 		{"no such host", "http://nowhere.invalid/mcp", `no address for host "nowhere.invalid": check how the host is spelt`},
 		{"TLS to a plain server", strings.Replace(plain, "http:", "https:", 1), "it does not speak TLS: write http:// instead of https://"},

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net"
 	"net/http"
@@ -191,6 +192,8 @@ func unreachable(ctx context.Context, target string, silence time.Duration, err 
 		e.What, e.Next = fmt.Sprintf("its certificate is not trusted: %s", cert.Err), nameAuthority
 	case errors.As(err, &record), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
 		e.What, e.Next = "it does not speak TLS", "write http:// instead of https://"
+	case strings.HasPrefix(target, "http://") && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)):
+		e.What, e.Next = "it closed the connection without an answer", "write https:// if it speaks TLS, else check that the URL is right"
 	default:
 		var u *url.Error
 		if errors.As(err, &u) {
