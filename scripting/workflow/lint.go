@@ -3,6 +3,7 @@ package workflow
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -36,9 +37,13 @@ func (w *Workflow) Lint(find func(name string) (*Tool, bool)) (out []ParseFault)
 		if !last && !used {
 			note(path, "nothing reads step %s, and no step depends on it", s.ID)
 		}
+		refused := unanswered.FindStringSubmatch(s.Condition)
 		for _, r := range w.reads {
 			if r.by == s.ID && r.added {
 				note(r.path, "reads step %s, which is not among dependsOn: the step waits for it", r.step)
+			}
+			if r.by == s.ID && r.content && refused != nil && r.step == refused[1] && !w.hasDefaults(r.step) {
+				note(r.path, "reads the content of question %s, which has none where its action is %s: give it defaultResults", r.step, refused[2])
 			}
 		}
 		w.lintCondition(note, path+".condition", s.Condition)
@@ -57,6 +62,15 @@ func (w *Workflow) Lint(find func(name string) (*Tool, bool)) (out []ParseFault)
 		}
 	}
 	return out
+}
+
+// unanswered is a condition that a question has got no answer.
+var unanswered = regexp.MustCompile(`^\s*\{\{-?\s*eq\s+\.steps\.(\w+)\.output\.action\s+"(decline|cancel)"\s*-?\}\}\s*$`)
+
+// hasDefaults reports whether a step is a question with defaults, or none.
+func (w *Workflow) hasDefaults(id string) bool {
+	i := slices.IndexFunc(w.tool.Steps, func(s v1beta1.WorkflowStep) bool { return s.ID == id })
+	return w.tool.Steps[i].Type != v1beta1.StepElicitation || w.tool.Steps[i].DefaultResults != ""
 }
 
 // lintCondition notes a condition that always says the same.

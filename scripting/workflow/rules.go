@@ -25,17 +25,17 @@ func (p *parser) stepRules() {
 		}
 		p.json(path+".arguments", string(s.Arguments))
 		p.json(path+".defaultResults", string(s.DefaultResults))
-		p.reads(path+".condition", s.ID, p.template(path+".condition", s.Condition, s.ID, ""))
+		p.template(path+".condition", s.Condition, s.ID, "")
 		switch s.Type {
 		case v1beta1.StepTool:
 			p.arguments(path+".arguments", s.Arguments, s.ID, "")
 		case v1beta1.StepElicitation:
-			p.reads(path+".message", s.ID, p.template(path+".message", s.Message, s.ID, ""))
+			p.template(path+".message", s.Message, s.ID, "")
 			if _, err := questionSchema([]byte(s.Schema)); err != nil {
 				p.wrong(path+".schema", "%s", err)
 			}
 		case v1beta1.StepForEach:
-			p.reads(path+".collection", s.ID, p.template(path+".collection", s.Collection, s.ID, ""))
+			p.template(path+".collection", s.Collection, s.ID, "")
 			if s.Step == nil {
 				continue
 			}
@@ -47,7 +47,7 @@ func (p *parser) stepRules() {
 			}
 			p.timeout(path+".step.timeout", s.Step.Timeout, within, "its step")
 			p.arguments(path+".step.arguments", s.Step.Arguments, s.ID, s.ItemVar)
-			p.reads(path+".step.condition", s.ID, p.template(path+".step.condition", s.Step.Condition, s.ID, s.ItemVar))
+			p.template(path+".step.condition", s.Step.Condition, s.ID, s.ItemVar)
 		}
 	}
 	p.dependencies()
@@ -79,15 +79,8 @@ func (p *parser) arguments(path string, a v1beta1.JSONObject, by, inside string)
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		if s, ok := m[name].(string); ok {
 			path := fmt.Sprintf("%s[%s]", path, name)
-			p.reads(path, by, p.template(path, s, by, inside))
+			p.template(path, s, by, inside)
 		}
-	}
-}
-
-// reads notes which steps a field of a step reads.
-func (p *parser) reads(path, by string, steps []string) {
-	for _, s := range steps {
-		p.w.reads = append(p.w.reads, stepRead{path: path, by: by, step: s})
 	}
 }
 
@@ -168,7 +161,7 @@ func (p *parser) properties(path string, properties map[string]v1beta1.OutputPro
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
 		o, path := properties[name], fmt.Sprintf("%s[%s]", path, name)
 		one := &property{name: name, kind: o.Type, template: o.Value, templated: o.Value != ""}
-		p.reads(path+".value", "", p.template(path+".value", o.Value, "", ""))
+		p.template(path+".value", o.Value, "", "")
 		if o.Default != "" {
 			var err error
 			if one.def, err = fits(o.Type, []byte(o.Default)); err != nil {

@@ -310,6 +310,28 @@ steps:
 	}
 }
 
+// TestLintUnanswered: a question that was declined or cancelled has no content but that of its defaults.
+func TestLintUnanswered(t *testing.T) {
+	const told = "steps[1].arguments[x]: reads the content of question a, which has none where its action is decline: give it defaultResults"
+	for steps, want := range map[string]string{
+		`{%s}, {id: b, tool: w.t, dependsOn: [a], condition: '{{eq .steps.a.output.action "decline"}}', arguments: {x: "{{.steps.a.output.content.y}}"}}`:                                    told,
+		`{%s}, {id: b, tool: w.t, dependsOn: [a], condition: '{{- eq .steps.a.output.action "cancel" -}}', arguments: {x: "{{.steps.a.output.content}}"}}`:                                   strings.Replace(told, "decline", "cancel", 1),
+		`{%s, defaultResults: {content: {y: n}}}, {id: b, tool: w.t, dependsOn: [a], condition: '{{eq .steps.a.output.action "decline"}}', arguments: {x: "{{.steps.a.output.content.y}}"}}`: "",
+		`{%s}, {id: b, tool: w.t, dependsOn: [a], condition: '{{eq .steps.a.output.action "accept"}}', arguments: {x: "{{.steps.a.output.content.y}}"}}`:                                     "",
+		`{%s}, {id: b, tool: w.t, dependsOn: [a], condition: '{{eq .steps.a.output.action "decline"}}', arguments: {x: "{{.steps.a.output.action}}{{.steps.a.content}}"}}`:                   "",
+		`{%s}, {id: b, tool: w.t, dependsOn: [a], condition: '{{or .params (eq .steps.a.output.action "decline")}}', arguments: {x: "{{.steps.a.output.content.y}}"}}`:                       "",
+	} {
+		steps = strings.Replace(steps, "%s", "id: a, type: elicitation, message: m, schema: {type: object, properties: {y: {type: string}}}, onDecline: {action: continue}, onCancel: {action: continue}", 1)
+		var found []string
+		for _, f := range parse(t, composite(t, "steps: ["+steps+"]")).Lint(nil) {
+			found = append(found, f.Error())
+		}
+		if got := strings.Join(found, "\n"); got != want {
+			t.Errorf("%s\n%s\nwant %s", steps, got, want)
+		}
+	}
+}
+
 // TestLintParameters: arguments fail that nobody gave, or that nobody can give.
 func TestLintParameters(t *testing.T) {
 	for schema, want := range map[string]string{

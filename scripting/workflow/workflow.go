@@ -78,6 +78,7 @@ type stepRead struct {
 	path     string
 	by, step string
 	added    bool // the step did not say that it depends on it
+	content  bool // .output.content of it is read
 }
 
 // Name is that of the tool.
@@ -194,12 +195,12 @@ func (p *parser) compile() {
 	p.literals(where)
 }
 
-// template parses a template of a field, and judges what it reads. by is the step that it
+// template parses a template of a field, judges what it reads, and notes which steps. by is the step that it
 // stands in; "" for the output. inside is the loop variable of a forEach; "" outside.
-func (p *parser) template(path, s, by, inside string) (reads []string) {
+func (p *parser) template(path, s, by, inside string) {
 	t, err := parseTemplate(s)
 	if err != nil {
-		return nil // the model's rules say so
+		return // the model's rules say so
 	}
 	t.declared = p.w.parameters.declared()
 	p.w.templates[s] = t
@@ -207,10 +208,9 @@ func (p *parser) template(path, s, by, inside string) (reads []string) {
 	p.w.whole = p.w.whole || by == "" && t.all
 	for _, r := range t.reads {
 		if step := p.read(path, r, by, inside); step != "" {
-			reads = append(reads, step)
+			p.w.reads = append(p.w.reads, stepRead{path: path, by: by, step: step, content: r.at(2) == "output" && r.at(3) == "content"})
 		}
 	}
-	return reads
 }
 
 // read judges one chain of names that a template reads, and returns the step it reads.
