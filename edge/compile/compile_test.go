@@ -166,3 +166,24 @@ func TestFieldsGiven(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
+
+// TestOverridesThatChangeNothing: each is told once, an empty one as an error, one of empty
+// annotations as a note.
+func TestOverridesThatChangeNothing(t *testing.T) {
+	s := minimal()
+	s.Spec.Config.Aggregation = &v1beta1.Aggregation{Tools: []v1beta1.WorkloadTools{{
+		Workload: s.Spec.Config.Backends[0].Name, Overrides: map[string]v1beta1.ToolOverride{"bare": {}, "empty": {Annotations: &v1beta1.ToolAnnotations{}}},
+	}}}
+	_, report := Compile(Set{Objects: []Object{{Value: s}, {Value: named("tools")}}})
+	var got []string
+	for _, f := range report.Findings {
+		got = append(got, f.Severity.String()+" "+f.Path+": "+f.Message)
+	}
+	want := []string{
+		"error spec.config.aggregation.tools[0].overrides[bare]: required: one of name, description and annotations must be set",
+		"note spec.config.aggregation.tools[0].overrides[empty]: it changes nothing: set name, description or a member of annotations",
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s", strings.Join(got, "\n"))
+	}
+}

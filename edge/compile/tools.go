@@ -60,7 +60,7 @@ func (c *compiler) idle(o *object, path string, a *v1beta1.Aggregation) {
 			continue
 		}
 		for _, name := range slices.Sorted(maps.Keys(t.Overrides)) {
-			if v := t.Overrides[name]; v.Name == "" && v.Description == "" && (v.Annotations == nil || *v.Annotations == v1beta1.ToolAnnotations{}) {
+			if v := t.Overrides[name]; v.Name == "" && v.Description == "" && v.Annotations != nil && *v.Annotations == (v1beta1.ToolAnnotations{}) {
 				c.find(Note, o, fmt.Sprintf("%s.tools[%d].overrides[%s]", path, i, name), ReasonUnused, "it changes nothing: set name, description or a member of annotations")
 			}
 		}
