@@ -76,6 +76,9 @@ type Issuer struct {
 	fetches atomic.Uint64
 	failed  atomic.Uint64
 
+	telling sync.Mutex     // held while logs is used; taken after mu
+	logs    []*slog.Logger // of all who ask for the issuer
+
 	mu    sync.Mutex
 	next  time.Time     // when the next fetch may be asked for
 	busy  bool          // a fetch is under way
@@ -105,7 +108,35 @@ func NewIssuer(o IssuerOptions) *Issuer {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Issuer{options: o, asked: make(chan struct{}, 1), tried: make(chan struct{})}
+	return &Issuer{options: o, logs: []*slog.Logger{o.Log}, asked: make(chan struct{}, 1), tried: make(chan struct{})}
+}
+
+// alsoTell has one more log written into; nil for none.
+func (i *Issuer) alsoTell(log *slog.Logger) {
+	if log != nil {
+		i.telling.Lock()
+		defer i.telling.Unlock()
+		i.logs = append(i.logs, log)
+	}
+}
+
+// tellNoMore takes a log back, once.
+func (i *Issuer) tellNoMore(log *slog.Logger) {
+	i.telling.Lock()
+	defer i.telling.Unlock()
+	if at := slices.Index(i.logs, log); at >= 0 {
+		i.logs = slices.Delete(i.logs, at, at+1)
+	}
+}
+
+// tell writes into the logs.
+func (i *Issuer) tell(level slog.Level, message string, args ...any) {
+	i.telling.Lock()
+	logs := slices.Clone(i.logs)
+	i.telling.Unlock()
+	for _, log := range logs {
+		log.Log(context.Background(), level, message, append([]any{"issuer", i.options.Issuer}, args...)...)
+	}
 }
 
 // Name is the issuer's name, as its tokens give it.
@@ -175,11 +206,11 @@ func (i *Issuer) fetch(ctx context.Context) error {
 		}
 		i.held.Store(now)
 		if len(keys.Ignored) > 0 && (old == nil || !slices.Equal(old.keys.Ignored, keys.Ignored)) {
-			i.options.Log.Info("keys of issuer left out", "issuer", i.options.Issuer, "why", strings.Join(keys.Ignored, "; "))
+			i.tell(slog.LevelInfo, "keys of issuer left out", "why", strings.Join(keys.Ignored, "; "))
 		}
 	} else if ctx.Err() == nil {
 		i.failed.Add(1)
-		i.options.Log.Warn("keys of issuer not fetched", "issuer", i.options.Issuer, "error", err)
+		i.tell(slog.LevelWarn, "keys of issuer not fetched", "error", err)
 	}
 
 	i.mu.Lock()
@@ -189,7 +220,7 @@ func (i *Issuer) fetch(ctx context.Context) error {
 	close(i.tried)
 	i.tried = make(chan struct{})
 	if recovered {
-		i.options.Log.Info("keys of issuer fetched again", "issuer", i.options.Issuer)
+		i.tell(slog.LevelInfo, "keys of issuer fetched again")
 	}
 	return err
 }

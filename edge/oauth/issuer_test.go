@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -339,4 +340,38 @@ func TestIssuersShare(t *testing.T) {
 	if _, _, err := all.Open(oauth.IssuerOptions{}, oauth.Options{CABundle: []byte("x")}); err == nil {
 		t.Error("a CA bundle without a certificate was accepted")
 	}
+}
+
+// TestIssuerTellsEach holds that each who shares an issuer is told of it in a log of theirs, also
+// who asks later, and nobody who has gone.
+func TestIssuerTellsEach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var all oauth.Issuers
+		open := func() (*strings.Builder, func()) {
+			said := &strings.Builder{}
+			_, done, err := all.Open(oauth.IssuerOptions{Issuer: "http://127.0.0.1:1", JWKSURL: "http://127.0.0.1:1", Log: slog.New(slog.NewTextHandler(said, nil))}, oauth.Options{AllowHTTP: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return said, done
+		}
+		first, goes := open()
+		second, doneSecond := open()
+		synctest.Wait()
+		third, doneThird := open()
+		goes()
+		before := first.String()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		for name, said := range map[string]*strings.Builder{"first": first, "second": second, "third": third} {
+			if !strings.Contains(said.String(), `msg="keys of issuer not fetched" issuer=http://127.0.0.1:1 error=`) {
+				t.Errorf("%s: %q", name, said)
+			}
+		}
+		if first.String() != before {
+			t.Errorf("who has gone is told %q", first)
+		}
+		doneSecond()
+		doneThird()
+	})
 }

@@ -32,7 +32,7 @@ type sharedIssuer struct {
 
 // Open returns the issuer of o, whose keys are fetched in the background until
 // everyone who opened it has called done. The client of o is made of how, and
-// its times are those of s; the log is that of the first who asks.
+// its times are those of s. Each who asks is told in the log of theirs.
 func (s *Issuers) Open(o IssuerOptions, how Options) (issuer *Issuer, done func(), err error) {
 	key := issuerKey{o.Issuer, o.JWKSURL, o.TokenFile, string(how.CABundle), string(how.Reach.CAs), how.AllowPrivate, how.AllowHTTP, how.Reach.DevLoopback}
 	s.mu.Lock()
@@ -54,10 +54,12 @@ func (s *Issuers) Open(o IssuerOptions, how Options) (issuer *Issuer, done func(
 			i.issuer.Run(ctx)
 			o.Client.Close()
 		}()
+	} else {
+		i.issuer.alsoTell(o.Log)
 	}
 	i.users++
 	var once sync.Once
-	return i.issuer, func() { once.Do(func() { s.leave(key, i) }) }, nil
+	return i.issuer, func() { once.Do(func() { i.issuer.tellNoMore(o.Log); s.leave(key, i) }) }, nil
 }
 
 // leave counts a user less and, after the last, waits for the goroutine to end.
