@@ -284,16 +284,12 @@ func (w *one) detail() Detail {
 	if d.Failure == "" && d.Status.Status == Failed {
 		d.Failure = w.now.Reason
 	}
-	// It runs again, and ends as before where nobody does anything; or has not introduced itself yet.
-	if d.Failure == "" && (look.Next != "" || d.Status.Status == Starting && look.Ended != "") {
+	if d.Failure == "" && (look.Next != "" || d.Status.Status == Starting && look.Ended != "") { // it ends as before where nobody does anything
 		d.Failure, d.Next = "a process of it ended: "+look.Ended, cmp.Or(look.Next, "weir logs "+w.name)
 	}
 	if f := w.facts; f != nil {
-		d.Package, d.Command, d.Port, d.TransportType, d.ProxyMode, d.Group = f.Package, f.Command, f.Port, f.Transport, f.ProxyMode, f.Group
+		d.Package, d.Command, d.Port, d.TransportType, d.ProxyMode, d.Group = f.Package, f.Command, f.Port, f.Transport, f.ProxyMode, cmp.Or(f.Group, defaultGroup)
 		d.Labels, d.Tools, d.Remote, d.Isolation = f.Labels, f.Tools, f.Remote, f.Isolation && !look.Open
-	}
-	if d.Group == "" {
-		d.Group = defaultGroup
 	}
 	return d
 }
