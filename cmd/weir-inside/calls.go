@@ -17,6 +17,17 @@ func (s setup) allowed() []uint32 {
 	return all
 }
 
+// placed is a call with the place of an argument that it is judged by.
+type placed struct{ nr, at uint32 }
+
+// Landlock holds what is in files, and not what is said of them: there these are judged, or refused,
+// whatever file it is.
+var (
+	modeCalls      = append([]placed{{unix.SYS_FCHMOD, 1}, {unix.SYS_FCHMODAT, 2}}, ownModeCalls...)
+	ownerCalls     = append([]placed{{unix.SYS_FCHOWN, 1}, {unix.SYS_FCHOWNAT, 2}}, ownOwnerCalls...) // a group is next to it
+	attributeCalls = [...]uint32{unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_FREMOVEXATTR}
+)
+
 // calls are those that both architectures have.
 var calls = [...]uint32{
 	unix.SYS_ACCEPT, unix.SYS_ACCEPT4, unix.SYS_ADJTIMEX, unix.SYS_BIND, unix.SYS_BRK, unix.SYS_CAPGET,

@@ -20,3 +20,8 @@ var ownCalls = [...]uint32{
 	unix.SYS_SIGNALFD, unix.SYS_STAT, unix.SYS_SYMLINK, unix.SYS_TIME, unix.SYS_UNLINK, unix.SYS_UTIME,
 	unix.SYS_UTIMES, unix.SYS_VFORK,
 }
+
+var (
+	ownModeCalls  = []placed{{unix.SYS_CHMOD, 1}}
+	ownOwnerCalls = []placed{{unix.SYS_CHOWN, 1}, {unix.SYS_LCHOWN, 1}}
+)

@@ -11,3 +11,5 @@ const (
 
 // ownCalls are those of this architecture alone.
 var ownCalls = [...]uint32{}
+
+var ownModeCalls, ownOwnerCalls []placed

@@ -10,11 +10,12 @@ import (
 
 // What a filter answers.
 const (
-	allow  = unix.SECCOMP_RET_ALLOW
-	kill   = unix.SECCOMP_RET_KILL_PROCESS
-	eperm  = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
-	enosys = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
-	eafno  = unix.SECCOMP_RET_ERRNO | uint32(unix.EAFNOSUPPORT)
+	allow   = unix.SECCOMP_RET_ALLOW
+	kill    = unix.SECCOMP_RET_KILL_PROCESS
+	eperm   = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
+	enosys  = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
+	eafno   = unix.SECCOMP_RET_ERRNO | uint32(unix.EAFNOSUPPORT)
+	enotsup = unix.SECCOMP_RET_ERRNO | uint32(unix.EOPNOTSUPP)
 )
 
 // Where struct seccomp_data has what; of an argument, its low 32 bits come first on both
@@ -94,6 +95,25 @@ func filter(s setup) []unix.SockFilter {
 		b.when(unix.RLIMIT_MSGQUEUE, eperm)
 		b.ret(allow)
 	})
+	if s.landlock {
+		for _, c := range modeCalls {
+			p.on(c.nr, func(b *program) {
+				b.load(atArg(c.at))
+				b.anyBit(unix.S_ISUID|unix.S_ISGID, eperm) // by which others become this user
+				b.ret(allow)
+			})
+		}
+		for _, c := range ownerCalls {
+			p.on(c.nr, func(b *program) {
+				b.own(c.at, unix.Getuid())
+				b.own(c.at+1, unix.Getgid())
+				b.ret(allow)
+			})
+		}
+		for _, nr := range attributeCalls {
+			p.on(nr, func(b *program) { b.ret(enotsup) }) // by which cp and install know to do without
+		}
+	}
 	// 2. All others, by halves.
 	p.tree(ranges(s.allowed()))
 	return p
@@ -169,6 +189,14 @@ func (p *program) anyBit(k, answer uint32)  { p.jump(unix.BPF_JSET, k, 0, 1, ans
 func (p *program) jump(op uint16, k uint32, yes, no uint8, answer uint32) {
 	p.add(unix.BPF_JMP|op|unix.BPF_K, k, yes, no)
 	p.ret(answer)
+}
+
+// own refuses an owner, or a group, but one's own and -1, which changes nothing: so archives are
+// unpacked as root, and no file is given away.
+func (p *program) own(at uint32, id int) {
+	p.load(atArg(at))
+	p.add(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, uint32(id), 2, 0) // past the next one
+	p.unless(^uint32(0), eperm)
 }
 
 // on has a block judge what is loaded when it is k. The block ends with an answer.

@@ -66,8 +66,11 @@ var conditional = []uint32{
 
 // TestFilterNumbers holds the filter to its list, number by number.
 func TestFilterNumbers(t *testing.T) {
-	for _, s := range []setup{{guard: 1}, {guard: 1, noUnix: true, noInet: true}} {
+	for _, s := range []setup{{guard: 1}, {guard: 1, noUnix: true, noInet: true, landlock: true}} {
 		p, allowed := filter(s), s.allowed()
+		judged := func(nr uint32) bool {
+			return s.landlock && (slices.Contains(attributeCalls[:], nr) || slices.ContainsFunc(slices.Concat(modeCalls, ownerCalls), func(c placed) bool { return c.nr == nr }))
+		}
 		if len(p) > 4096 {
 			t.Fatalf("%d instructions, and the kernel takes 4,096", len(p))
 		}
@@ -75,7 +78,7 @@ func TestFilterNumbers(t *testing.T) {
 		for nr := uint32(0); nr < 1000; nr++ {
 			want := eperm
 			switch {
-			case slices.Contains(conditional, nr), s.noUnix && nr == unix.SYS_SOCKETPAIR:
+			case slices.Contains(conditional, nr), s.noUnix && nr == unix.SYS_SOCKETPAIR, judged(nr):
 				continue
 			case slices.Contains(allowed, nr):
 				want = allow
@@ -115,8 +118,9 @@ func TestFilterRefuses(t *testing.T) {
 
 // TestFilterArguments holds the calls that depend on what they are given.
 func TestFilterArguments(t *testing.T) {
-	all, landlocked := filter(setup{guard: 1}), filter(setup{guard: 4711, noUnix: true, noInet: true})
+	all, landlocked := filter(setup{guard: 1}), filter(setup{guard: 4711, noUnix: true, noInet: true, landlock: true})
 	const high = uint64(1) << 32
+	uid, gid := uint64(unix.Getuid()), uint64(unix.Getgid())
 	minus := func(n int) uint64 { return uint64(int64(-n)) }
 	for _, c := range []struct {
 		name string
@@ -160,11 +164,41 @@ func TestFilterArguments(t *testing.T) {
 		{"landlock: AF_INET6", landlocked, unix.SYS_SOCKET, []uint64{unix.AF_INET6, unix.SOCK_STREAM}, eafno},
 		{"landlock: a pair of streams", landlocked, unix.SYS_SOCKETPAIR, []uint64{unix.AF_UNIX, unix.SOCK_STREAM | unix.SOCK_CLOEXEC}, allow},
 		{"landlock: a pair of datagrams", landlocked, unix.SYS_SOCKETPAIR, []uint64{unix.AF_UNIX, unix.SOCK_DGRAM}, eperm},
+		{"setuid", all, unix.SYS_FCHMOD, []uint64{3, 0o4755}, allow},
+		{"an attribute", all, unix.SYS_FSETXATTR, nil, allow},
+		{"another owner", all, unix.SYS_FCHOWN, []uint64{3, uid + 1, gid}, allow},
+		{"landlock: a mode", landlocked, unix.SYS_FCHMODAT, []uint64{minus(100), 4096, 0o1777}, allow},
+		{"landlock: setuid", landlocked, unix.SYS_FCHMOD, []uint64{3, 0o4755}, eperm},
+		{"landlock: setgid", landlocked, unix.SYS_FCHMODAT, []uint64{minus(100), 4096, 0o2755}, eperm},
+		{"landlock: setuid, as the kernel cuts it", landlocked, unix.SYS_FCHMOD, []uint64{3, 0o4755 | high}, eperm},
+		{"landlock: fchmodat2", landlocked, unix.SYS_FCHMODAT2, []uint64{minus(100), 4096, 0o4755}, enosys},
+		{"landlock: one's own file", landlocked, unix.SYS_FCHOWN, []uint64{3, uid, gid}, allow},
+		{"landlock: no change", landlocked, unix.SYS_FCHOWNAT, []uint64{minus(100), 4096, minus(1), minus(1)}, allow},
+		{"landlock: another owner", landlocked, unix.SYS_FCHOWN, []uint64{3, uid + 1, gid}, eperm},
+		{"landlock: another owner, high bits", landlocked, unix.SYS_FCHOWN, []uint64{3, uid + 1 | high, gid}, eperm},
+		{"landlock: another group", landlocked, unix.SYS_FCHOWNAT, []uint64{minus(100), 4096, uid, gid + 1}, eperm},
+		{"landlock: another group alone", landlocked, unix.SYS_FCHOWN, []uint64{3, minus(1), gid + 1}, eperm},
+		{"landlock: an attribute", landlocked, unix.SYS_FSETXATTR, nil, enotsup},
+		{"landlock: an attribute less", landlocked, unix.SYS_LREMOVEXATTR, nil, enotsup},
+		{"landlock: an attribute at a directory", landlocked, unix.SYS_SETXATTRAT, nil, enosys},
+		{"landlock: an attribute less there", landlocked, unix.SYS_REMOVEXATTRAT, nil, enosys},
 		{"landlock: the helper", landlocked, unix.SYS_TGKILL, []uint64{4711, 4711, 9}, eperm},
 		{"landlock: the helper's group", landlocked, unix.SYS_KILL, []uint64{minus(4711), 9}, eperm},
 	} {
 		if got := judge(t, c.p, nativeArch, c.nr, c.args...); got != c.want {
 			t.Errorf("%s: %#x, want %#x", c.name, got, c.want)
+		}
+	}
+	for _, c := range slices.Concat(modeCalls, ownerCalls) { // each form, the older ones, too
+		args := make([]uint64, 6)
+		args[c.at] = 0o6000 // a mode, or an owner
+		if got := judge(t, landlocked, nativeArch, c.nr, args...); got != eperm {
+			t.Errorf("call %d: %#x, want EPERM", c.nr, got)
+		}
+	}
+	for _, nr := range attributeCalls {
+		if got := judge(t, landlocked, nativeArch, nr); got != enotsup {
+			t.Errorf("call %d: %#x, want EOPNOTSUPP", nr, got)
 		}
 	}
 }

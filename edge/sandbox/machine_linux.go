@@ -212,7 +212,7 @@ func landlockNote(c *Config, abi int, lacks, install string) string {
 	case Host:
 		not = append(not, "the network (it is open, loopback included)")
 	}
-	not = append(not, "processes of this user (they can be seen)")
+	not = append(not, "modes and times of this user's files (also those of read-only mounts and those that are not mounted) and which paths there are", "processes of this user (they can be seen)")
 	if abi < 6 {
 		not = append(not, "signals to processes of this user, its own helper among them, and abstract sockets")
 	}

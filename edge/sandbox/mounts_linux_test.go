@@ -3,11 +3,14 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"io"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -192,13 +195,31 @@ func TestMounts(t *testing.T) {
 		c := config(t, Landlock, "read:"+ro+"/file", "write:"+ro+"/file", "write:"+rw+"/landlock", "read:"+secret, "list:"+dir, "read:/etc/passwd", "read:/etc/shadow", "read:/etc/hostname",
 			"list:/root", "write:/tmp/x", "list:/tmp", "write:/dev/null", "write:/usr/x")
 		c.Command = append(c.Command, "write:"+c.Home+"/x", "write:"+c.Home+"/.tmp/x")
+		// Modes are not held, and the user is told so; but nobody becomes this user by them.
+		own := strconv.Itoa(os.Getegid())
+		const no, none = "operation not permitted", "operation not supported"
+		refused := map[string]string{"chmod:" + ro + "/file,4755": no, "chmod:" + c.Home + ",2755": no, "xattr:" + secret: none, "xattr:" + c.Home: none}
+		c.Command = append(c.Command, "chmod:"+ro+"/file,644", "chgrp:"+c.Home+","+own)
+		c.Command = slices.AppendSeq(c.Command, maps.Keys(refused))
 		c.Mounts = []Mount{{Host: ro}, {Host: rw, Writable: true}}
 		got, _ := said(t, openBox(t, m, c))
-		allowed := []string{"read:" + ro + "/file", "write:" + rw + "/landlock", "read:/etc/passwd", "write:/dev/null", "write:" + c.Home + "/x", "write:" + c.Home + "/.tmp/x"}
+		allowed := []string{"read:" + ro + "/file", "write:" + rw + "/landlock", "read:/etc/passwd", "write:/dev/null", "write:" + c.Home + "/x", "write:" + c.Home + "/.tmp/x", "chmod:" + ro + "/file,644", "chgrp:" + c.Home + "," + own}
 		for _, try := range c.Command[1:] {
 			if strings.HasPrefix(got[try], "refused: ") == slices.Contains(allowed, try) || got[try] == "" {
 				t.Errorf("%s: %q", try, got[try])
 			}
+			if want, is := refused[try]; is && got[try] != "refused: "+want {
+				t.Errorf("%s: %q, want %s", try, got[try], want)
+			}
+		}
+	})
+	t.Run("tools in landlock", func(t *testing.T) { // which set modes, owners and attributes, as root, too
+		grades(t, m, Landlock)
+		c := config(t, Landlock)
+		c.Command = []string{"/bin/sh", "-c", "exec 2>&1; cd $HOME && mkdir a out && echo x >a/f && chmod 750 a/f && tar cf a.tar a && tar xpf a.tar -C out && cp -a out/a b && install -m 755 b/f c && echo done"}
+		p := startIn(t, openBox(t, m, c))
+		if out, err := io.ReadAll(p.Stdout()); string(out) != "done\n" {
+			t.Errorf("%v: %s", err, out)
 		}
 	})
 	t.Run("where there are no overlays", func(t *testing.T) {
@@ -425,7 +446,7 @@ func TestGrades(t *testing.T) {
 		"off, asked for":            {m, Config{Grade: None}, None, []string{"test: sandbox none (--sandbox off): nothing is held, the server can do what its user can: run it without --sandbox off"}, ""},
 		"landlock, asked for":       {m, Config{Grade: Landlock}, Landlock, []string{"sandbox landlock", "not held"}, ""},
 		"no bubblewrap":             {h, Config{}, Landlock, []string{"bubblewrap is not in PATH", "not held", install}, ""},
-		"and an open network":       {h, Config{Network: Host}, Landlock, []string{"not held: the network (it is open, loopback included); processes of this user (they can be seen)", ": " + install}, ""},
+		"and an open network":       {h, Config{Network: Host}, Landlock, []string{"not held: the network (it is open, loopback included); modes and times of this user's files (also those of read-only mounts and those that are not mounted) and which paths there are; processes of this user (they can be seen)", ": " + install}, ""},
 		"and an older kernel":       {before, Config{}, Landlock, []string{"its own helper"}, ""},
 		"neither":                   {old, Config{}, None, []string{"nothing is held", "Landlock of version 3", install}, ""},
 		"bwrap, asked for":          {h, Config{Grade: Bwrap}, "", nil, "--sandbox bwrap: bubblewrap is not in PATH"},

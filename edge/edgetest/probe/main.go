@@ -46,6 +46,9 @@ var tries = map[string]func(what string) (string, error){
 	"read":      read,
 	"write":     write,
 	"list":      list,
+	"chmod":     func(what string) (string, error) { return "changed", change(what, 8, unix.Chmod) },
+	"chgrp":     func(what string) (string, error) { return "changed", change(what, 10, chgrp) },
+	"xattr":     func(path string) (string, error) { return "changed", unix.Setxattr(path, "user.probe", nil, 0) },
 	"writable":  writable,
 	"signals":   signals,
 	"signal":    signalThreads,
@@ -209,6 +212,15 @@ func write(what string) (string, error) {
 	}
 	return "wrote", nil
 }
+
+// change sets a number of a file's: PATH,NUMBER.
+func change(what string, base int, set func(path string, to uint32) error) error {
+	path, text, _ := strings.Cut(what, ",")
+	n, err := strconv.ParseUint(text, base, 32)
+	return errors.Join(err, set(path, uint32(n)))
+}
+
+func chgrp(path string, gid uint32) error { return unix.Chown(path, -1, int(gid)) }
 
 func list(path string) (string, error) {
 	entries, err := os.ReadDir(path)
