@@ -22,9 +22,10 @@ import (
 
 // Engine is a container engine that answered. It is safe for concurrent use.
 type Engine struct {
-	client *client.Client
-	host   string
-	podman bool
+	client  *client.Client
+	carries bounded // its requests
+	host    string
+	podman  bool
 
 	once sync.Mutex
 	id   string // what it calls itself; "" before it was asked
@@ -34,7 +35,7 @@ type Engine struct {
 func (e *Engine) Host() string { return e.host }
 
 // Close gives up connections to the engine.
-func (e *Engine) Close() { _ = e.client.Close() }
+func (e *Engine) Close() { e.carries.CloseIdleConnections() }
 
 // Image is what an engine says of an image that it has. It is written by a stranger.
 type Image struct {

@@ -118,7 +118,8 @@ func (p place) open(ctx context.Context) (*Engine, error) {
 	case info.Mode().Type() != fs.ModeSocket:
 		return nil, errors.New("no socket")
 	}
-	c, err := client.New(client.WithHost(p.host))
+	carries := newBounded(path, p.host)
+	c, err := carries.client()
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +130,7 @@ func (p place) open(ctx context.Context) (*Engine, error) {
 	if err == nil && said.OSType != "" && said.OSType != "linux" {
 		err = fmt.Errorf("its containers are of %s", said.OSType)
 	}
-	e := &Engine{client: c, host: p.host}
+	e := &Engine{client: c, carries: carries, host: p.host}
 	if err == nil {
 		var is client.ServerVersionResult
 		is, err = c.ServerVersion(ctx, client.ServerVersionOptions{})
@@ -138,7 +139,7 @@ func (p place) open(ctx context.Context) (*Engine, error) {
 		}
 	}
 	if err != nil {
-		_ = c.Close()
+		e.Close()
 		if denied := "permission denied"; strings.Contains(err.Error(), denied) {
 			return nil, errors.New(denied) // the socket's, which who looks for an engine names
 		}
