@@ -2,6 +2,7 @@ package container
 
 import (
 	"bytes"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -59,5 +60,20 @@ func TestLongAnswers(t *testing.T) {
 	}
 	if err := e.Pull(t.Context(), "probe:1", "", nil); err != nil {
 		t.Errorf("a pull: %v", err)
+	}
+	for _, stream := range []string{"GET images/get", "POST images/load", "GET containers/x/archive"} {
+		method, path, _ := strings.Cut(stream, " ")
+		q, err := http.NewRequestWithContext(t.Context(), method, "http://engine/v1.44/"+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := e.carries.RoundTrip(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := io.Copy(io.Discard, r.Body); n < 32<<20 || err != nil {
+			t.Errorf("%s: %d bytes, %v", stream, n, err)
+		}
+		_ = r.Body.Close()
 	}
 }
