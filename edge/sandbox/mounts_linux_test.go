@@ -127,6 +127,9 @@ func TestMounts(t *testing.T) {
 		}
 	}
 	ro, rw := filepath.Join(dir, "ro"), filepath.Join(dir, "rw")
+	if err := os.Symlink("in", filepath.Join(rw, "link")); err != nil {
+		t.Fatal(err)
+	}
 	t.Run("bwrap", func(t *testing.T) {
 		bwrapped(t, m)
 		c := config(t, Bwrap, "read:/data/file", "write:/data/file", "write:/data/x", "read:/more/deep/file", "write:/more/deep/new", "read:/one", "write:/work/x", "list:/more/deep")
@@ -135,7 +138,7 @@ func TestMounts(t *testing.T) {
 		got, _ := said(t, openBox(t, m, c))
 		for try, want := range map[string]string{
 			"read:/data/file": `"ro"`, "write:/data/file": "refused: open /data/file: read-only file system", "write:/data/x": "refused: open /data/x: read-only file system",
-			"read:/more/deep/file": `"rw"`, "write:/more/deep/new": "wrote", "read:/one": `"ro"`, "write:/work/x": "wrote", "list:/more/deep": "file in new",
+			"read:/more/deep/file": `"rw"`, "write:/more/deep/new": "wrote", "read:/one": `"ro"`, "write:/work/x": "wrote", "list:/more/deep": "file in link new",
 		} {
 			if got[try] != want {
 				t.Errorf("%s: %q, want %q", try, got[try], want)
@@ -168,6 +171,21 @@ func TestMounts(t *testing.T) {
 			var refused *MountError
 			if errors.As(err, &refused) != (c.in != "") || c.in != "" && !strings.HasPrefix(refused.Why, c.in+" is read-only inside") {
 				t.Errorf("%+v: %v", c, err)
+			}
+		}
+		for _, link := range []struct{ inside, to string }{{"/lib64", "/usr/lib64"}, {"/bin", "/usr/bin"}, {"/data/link", "/data/in"}} {
+			if to, err := os.Readlink(link.inside); link.inside != "/data/link" && (err != nil || filepath.Join("/", to) != link.to) {
+				continue // this system has a directory there
+			}
+			set := config(t, Bwrap)
+			set.Mounts = []Mount{{Host: rw, Inside: "/data"}, {Host: ro, Inside: link.inside}}
+			box, err := m.Open(t.Context(), set)
+			if err == nil {
+				box.Close()
+			}
+			var refused *MountError
+			if !errors.As(err, &refused) || refused.Why != "it is a link to "+link.to+" inside" || !strings.Contains(refused.Next, link.to) {
+				t.Errorf("%s: %v", link.inside, err)
 			}
 		}
 		over := config(t, Bwrap)

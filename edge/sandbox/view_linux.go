@@ -93,7 +93,7 @@ func (v *view) mountsIn(dir, path string) bool {
 }
 
 // placed refuses mounts, and memory, for which there would have to be made a place in what is
-// read-only inside, or which would hide the home.
+// read-only inside, or which would hide the home; and mounts at a link, which bubblewrap does not make.
 func (v *view) placed(home string, writable []string) error {
 	type layer struct {
 		inside, from string // from is the path of this machine; "" where places can be made
@@ -116,7 +116,7 @@ func (v *view) placed(home string, writable []string) error {
 		}
 		layers, wanted = append(layers, layer{m.Inside, from}), append(wanted, m.Inside)
 	}
-	for _, path := range wanted {
+	for i, path := range wanted {
 		if below(home, path) {
 			return &MountError{path, "it would hide the home of the server", "name another path inside"}
 		}
@@ -126,11 +126,23 @@ func (v *view) placed(home string, writable []string) error {
 				in = l
 			}
 		}
+		if slices.ContainsFunc(v.system, func(e shown) bool { return e.path == path && e.link != "" }) {
+			in = layer{path, path}
+		}
 		if in.from == "" {
 			continue
 		}
-		if _, err := os.Lstat(in.from + strings.TrimPrefix(path, in.inside)); errors.Is(err, fs.ErrNotExist) {
+		at := in.from + strings.TrimPrefix(path, in.inside)
+		info, err := os.Lstat(at)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
 			return &MountError{path, fmt.Sprintf("%s is read-only inside, and has no such path", in.inside), "name another path inside"}
+		case err == nil && info.Mode()&os.ModeSymlink != 0 && i >= len(writable):
+			to, _ := os.Readlink(at)
+			if !filepath.IsAbs(to) {
+				to = filepath.Join(filepath.Dir(path), to)
+			}
+			return &MountError{path, "it is a link to " + to + " inside", "name " + to + ", or another path inside"}
 		}
 	}
 	return nil
