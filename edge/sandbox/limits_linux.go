@@ -138,20 +138,16 @@ func (w *watcher) look() {
 		children[p.parent] = append(children[p.parent], p)
 	}
 	for s, b := range boxes {
-		var memory int64
 		tasks := 0
-		all := []int{s.cmd.Process.Pid}
+		all := []usage{{pid: s.cmd.Process.Pid}}
 		for i := 0; i < len(all); i++ {
-			for _, p := range children[all[i]] {
-				memory, tasks = memory+p.memory, tasks+p.tasks
-				all = append(all, p.pid)
+			for _, p := range children[all[i].pid] {
+				tasks += p.tasks
+				all = append(all, p)
 			}
 		}
-		if b.memory {
-			memory += unmapped(all[1:])
-		}
 		switch {
-		case b.memory && memory > s.config.Memory:
+		case b.memory && taken(all[1:], s.config.Memory) > s.config.Memory:
 			s.end(ReasonMemory)
 		case b.processes && tasks > s.config.Processes+ofHelper:
 			s.end(ReasonProcesses)
@@ -159,18 +155,55 @@ func (w *watcher) look() {
 	}
 }
 
+// maxShared is how many times its limit a sandbox may seem to have before it is asked how much of
+// that its processes share: to ask, the kernel walks all of it.
+const maxShared = 16
+
+// taken are the bytes that processes have together, files in memory among them. Where that is above
+// a limit, what several share, as after a fork, counts once.
+func taken(all []usage, limit int64) int64 {
+	var text [4 << 10]byte
+	kib := func(p usage, file, field string) (n int64, err error) {
+		_, rest, _ := bytes.Cut(readStart(fmt.Sprintf("/proc/%d/%s", p.pid, file), text[:]), []byte("\n"+field+":"))
+		_, err = fmt.Sscan(string(rest), &n)
+		return n, err
+	}
+	files := filesInMemory(all)
+	var memory, mapped int64
+	for _, p := range all {
+		memory += p.memory
+		if files > 0 {
+			n, _ := kib(p, "status", "RssShmem") // nothing of a process that has ended
+			mapped += n << 10
+		}
+	}
+	memory += max(0, files-mapped)
+	if memory <= limit || memory/maxShared > limit {
+		return memory
+	}
+	var shares int64
+	mapped = 0
+	for _, p := range all {
+		share, err := kib(p, "smaps_rollup", "Pss")
+		if err != nil {
+			share = p.memory >> 10 // of one that hides it, as above
+		}
+		n, _ := kib(p, "smaps_rollup", "Pss_Shmem")
+		shares, mapped = shares+share<<10, mapped+n<<10
+	}
+	return min(memory, shares+max(0, files-mapped))
+}
+
 // maxLooked is how many descriptors of one sandbox are looked at each time.
 const maxLooked = 10_000
 
-// unmapped are the bytes of files in memory (memfd_create(2)) that processes have open, beyond what
-// they have mapped of memory that is shared: that is counted as theirs.
-func unmapped(pids []int) int64 {
-	var size, mapped int64
+// filesInMemory are the bytes of files in memory (memfd_create(2)) that processes have open. What they
+// have mapped of them is counted as theirs, too.
+func filesInMemory(all []usage) (size int64) {
 	var stat unix.Stat_t
-	var text [4 << 10]byte
 	seen := map[[2]uint64]bool{}
-	for left, i := maxLooked, 0; left > 0 && i < len(pids); i++ {
-		dir := fmt.Sprintf("/proc/%d/fd/", pids[i])
+	for left, i := maxLooked, 0; left > 0 && i < len(all); i++ {
+		dir := fmt.Sprintf("/proc/%d/fd/", all[i].pid)
 		open, _ := os.ReadDir(dir) // none of a process that has ended, or hides them
 		for _, e := range open[:min(len(open), left)] {
 			left--
@@ -181,13 +214,7 @@ func unmapped(pids []int) int64 {
 			}
 		}
 	}
-	for i := 0; size > 0 && i < len(pids); i++ {
-		var kib int64
-		_, rest, _ := bytes.Cut(readStart(fmt.Sprintf("/proc/%d/status", pids[i]), text[:]), []byte("\nRssShmem:"))
-		_, _ = fmt.Sscan(string(rest), &kib) // nothing of a process that has ended
-		mapped += kib << 10
-	}
-	return max(0, size-mapped)
+	return size
 }
 
 // usage is what /proc says of a process.

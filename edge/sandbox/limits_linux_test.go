@@ -137,35 +137,81 @@ func TestReadProcesses(t *testing.T) {
 	}
 }
 
-// TestUnmapped counts a file in memory once, whoever has it open, and not where it is counted as memory
-// of a process.
+// TestUnmapped counts a file in memory once, whoever has it open and however often it is mapped, and
+// with it those that are not mapped.
 func TestUnmapped(t *testing.T) {
 	const size = 64 << 20 // more than what else changes
-	fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC)
+	file := func(size int) int {
+		t.Helper()
+		fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Close(fd) })
+		for range size >> 20 {
+			if _, err := unix.Write(fd, make([]byte, 1<<20)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return fd
+	}
+	const none = 1 << 40 // a limit that nothing is above
+	now := func(limit int64) int64 {
+		me := slices.DeleteFunc(readProcesses(), func(u usage) bool { return u.pid != os.Getpid() })
+		return taken(me, limit)
+	}
+	is := func(what string, got, want int64) {
+		t.Helper()
+		if got < want-16<<20 || got > want+16<<20 {
+			t.Errorf("%s: %d MiB, want %d", what, got>>20, want>>20)
+		}
+	}
+	before := now(none)
+	fd := file(size)
+	again, err := unix.Dup(fd)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(fd)
-	if again, err := unix.Dup(fd); err != nil {
-		t.Fatal(err)
-	} else {
-		defer unix.Close(again)
+	defer unix.Close(again)
+	is("a file", now(none)-before, size)
+	for range 4 {
+		b, err := unix.Mmap(fd, 0, size, unix.PROT_READ, unix.MAP_SHARED|unix.MAP_POPULATE)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = unix.Munmap(b) }()
 	}
-	me := []int{os.Getpid()}
-	before := unmapped(me)
-	if _, err := unix.Pwrite(fd, make([]byte, size), 0); err != nil {
-		t.Fatal(err)
-	}
-	if got := unmapped(me) - before; got < size-1<<20 || got > size+1<<20 {
-		t.Errorf("%d bytes of a file, want %d", got, size)
-	}
-	b, err := unix.Mmap(fd, 0, size, unix.PROT_READ, unix.MAP_SHARED|unix.MAP_POPULATE)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = unix.Munmap(b) }()
-	if got := unmapped(me) - before; got > 1<<20 {
-		t.Errorf("%d bytes of a file that is mapped", got)
+	is("mapped four times, below the limit", now(none)-before, 4*size)
+	is("mapped four times, above it", now(before+2*size)-before, size)
+	is("far above it", now((before+4*size)/(maxShared+1))-before, 4*size)
+	file(3 * size)
+	is("with one that is not mapped", now(before+2*size)-before, 4*size)
+}
+
+// TestSharedMemory: a server whose processes share what they have, as after a fork, is not ended for
+// having it as often as there are processes.
+func TestSharedMemory(t *testing.T) {
+	m := machine(t)
+	for _, grade := range []Grade{Bwrap, Landlock} {
+		grades(t, m, grade)
+		c := config(t, grade)
+		c.Memory = 160 << 20
+		c.Command = []string{"/bin/sh", "-c", "x=$(head -c 40000000 /dev/zero | tr '\\0' x); exec 3<&0; for i in 1 2 3 4 5 6; do (read y <&3) & done; echo ready; read y"}
+		s := openBox(t, m, c)
+		p := startIn(t, s)
+		if _, err := p.Stdout().Read(make([]byte, 100)); err != nil {
+			t.Fatal(err)
+		}
+		m.watch.look()
+		sum, within := int64(0), descendants(s.cmd.Process.Pid)
+		for _, u := range readProcesses() {
+			if slices.Contains(within, u.pid) {
+				sum += u.memory
+			}
+		}
+		if sum < c.Memory || s.HasEnded() {
+			t.Errorf("%s: ended %v, with %d MiB where each counts all", grade, s.HasEnded(), sum>>20)
+		}
 	}
 }
 
