@@ -2,6 +2,7 @@ package scripting_test
 
 import (
 	"fmt"
+	"math/big"
 	"strings"
 	"testing"
 	"time"
@@ -133,6 +134,37 @@ func TestX36CrowdedOneByOne(t *testing.T) {
 		})
 		if got, took := told(o), cpu()-from; !strings.Contains(got, "too many steps") || took > 5*time.Second {
 			t.Errorf("%s: %.100s after %s", source, got, took)
+		}
+	}
+}
+
+// TestX36CrowdedAtOnce: integers that were chosen have the steps of a workflow end what hashes them
+// in one step, whether they come at once, beside each other or a page at a time.
+func TestX36CrowdedAtOnce(t *testing.T) {
+	var b strings.Builder
+	for i := range 20_000 { // all have one hash
+		fmt.Fprintf(&b, ",%d", new(big.Int).Add(new(big.Int).Lsh(big.NewInt(int64(i+1)), 64), big.NewInt(5)))
+	}
+	value := "[" + b.String()[1:] + "]"
+	for _, c := range []struct {
+		source string
+		steps  uint64
+	}{
+		{"return len(set(x))", 10_000_000},
+		{"return len(dict([(k, 0) for k in x]))", 10_000_000},
+		{"return len(set([1]).intersection(x))", 10_000_000},
+		{"return len(set().union(*[x[i:i + 200] for i in range(0, 20000, 200)]))", 10_000_000},
+		{"return len(set(x[:3000]) | set(x[3000:6000]))", 10_000_000},
+		{"d = {}\nfor i in range(0, 20000, 500): d.update([(k, 0) for k in x[i:i + 500]])\nreturn len(d)", 1_000_000},
+		{"d = {}\nfor i in range(0, 20000, 500): d.update(dict([(k, 0) for k in x[i:i + 500]]))\nreturn len(d)", 1_000_000},
+	} {
+		from := cpu()
+		o := run(t, "x = first(0)\n"+c.source, func(r *scripting.Run) {
+			r.Limits = scripting.Limits{Steps: c.steps}
+			r.Call = func(_ ctx, _ *scripting.Call) scripting.Answer { return scripting.Answer{Value: []byte(value)} }
+		})
+		if got, took := told(o), cpu()-from; !strings.Contains(got, "too many steps") || took > 3*time.Second {
+			t.Errorf("%s: %.100s after %s", c.source, got, took)
 		}
 	}
 }

@@ -65,6 +65,15 @@ func TestX01StepsOfOne(t *testing.T) {
 	if o := run(t, "s = set(range(10000))\nfor i in range(9000): s.pop()\nreturn len(s)"); told(o) != "1000" {
 		t.Error(told(o))
 	}
+	many := func(r *scripting.Run) { r.Limits.Steps = 200_000 }
+	if o := run(t, "x = list(range(100000))\nfor i in range(3000):\n  x.pop()\n  x.pop(-1)\n  x.pop(len(x) - 1)\nreturn len(x)", many); told(o) != "91000" {
+		t.Error(told(o))
+	}
+	for _, at := range []string{"0", "-len(x)"} { // moves all the others
+		if o := run(t, "x = list(range(100000))\nwhile x: x.pop("+at+")", many); o.Error == nil || o.Error.Message != "too many steps (200000)" || o.Steps > 20_000 {
+			t.Errorf("pop(%s): %.100s, %d steps", at, told(o), o.Steps)
+		}
+	}
 }
 
 // TestX05World holds that there is no world outside.

@@ -110,22 +110,28 @@ func (m *meter) key(thread *starlark.Thread, v starlark.Value) error {
 	return nil
 }
 
-// keys looks at all elements of a sequence before they are hashed.
-func (m *meter) keys(thread *starlark.Thread, v starlark.Value) error {
-	list, ok := v.(starlark.Iterable)
-	if !ok {
-		return nil
-	}
-	if err := m.sequence(thread, v); err != nil {
-		return err
-	}
-	crowded := crowdOf(starlark.Len(v))
-	for x := range starlark.Elements(list) {
-		if err := m.key(thread, x); err != nil {
+// keys looks at all elements of sequences before they are hashed into one dict or set.
+func (m *meter) keys(thread *starlark.Thread, all ...starlark.Value) error {
+	total := 0
+	for _, v := range all {
+		if err := m.sequence(thread, v); err != nil {
 			return err
 		}
-		if err := m.crowding(thread, crowded, x, 1); err != nil {
-			return err
+		total += max(0, starlark.Len(v))
+	}
+	crowded := crowdOf(total)
+	for _, v := range all {
+		list, ok := v.(starlark.Iterable)
+		if !ok {
+			continue
+		}
+		for x := range starlark.Elements(list) {
+			if err := m.key(thread, x); err != nil {
+				return err
+			}
+			if err := m.crowding(thread, crowded, x); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

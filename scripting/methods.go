@@ -141,18 +141,13 @@ func (m *meter) before(thread *starlark.Thread, x starlark.Value, name string, a
 			}
 			return m.storing(thread, args[0])
 		}
-		if err := m.keys(thread, x); err != nil {
-			return err
-		}
 		total := x.Len()
 		for _, other := range args {
-			if err := m.keys(thread, other); err != nil {
-				return err
-			}
 			if total += max(0, starlark.Len(other)); total > maxValueElements {
 				return errValueElements
 			}
 		}
+		return m.keys(thread, append(starlark.Tuple{x}, args...)...)
 	}
 	return nil
 }
@@ -371,7 +366,16 @@ func (m *meter) listMethod(thread *starlark.Thread, x *starlark.List, name strin
 			return m.search(thread, args[0], x)
 		}
 	case "pop":
-		return m.work(thread, x.Len()/64)
+		from := x.Len() - 1 // what stands after it moves
+		if len(args) > 0 {
+			if i, err := starlark.AsInt32(args[0]); err == nil {
+				from = i
+			}
+			if from < 0 {
+				from += x.Len()
+			}
+		}
+		return m.work(thread, max(0, x.Len()-max(0, from))/8)
 	}
 	return nil
 }
@@ -393,7 +397,7 @@ func (m *meter) dictMethod(thread *starlark.Thread, x *starlark.Dict, name strin
 			if n := x.Len() + max(0, starlark.Len(args[0])); n > maxValueElements {
 				return errValueElements
 			}
-			return m.pairs(thread, args[0])
+			return m.pairs(thread, args[0], x.Len())
 		}
 	case "items":
 		if err := m.fits(thread, 0, x.Len()); err != nil {
@@ -406,13 +410,13 @@ func (m *meter) dictMethod(thread *starlark.Thread, x *starlark.Dict, name strin
 	return nil
 }
 
-// pairs looks at what dict() and update() are given.
-func (m *meter) pairs(thread *starlark.Thread, v starlark.Value) error {
+// pairs looks at what dict() and update() are given, for a dict that has so many keys.
+func (m *meter) pairs(thread *starlark.Thread, v starlark.Value, has int) error {
 	if d, ok := v.(*starlark.Dict); ok {
-		if err := m.operands(thread, syntax.PIPE, d, starlark.Tuple{}); err != nil || d.Len() > fewKeys {
+		if err := m.operands(thread, syntax.PIPE, d, starlark.Tuple{}); err != nil || d.Len() > fewKeys && has == 0 {
 			return err
 		}
-		for key := range d.Entries() { // few at a time become many
+		for key := range d.Entries() { // some at a time become many
 			if err := m.storing(thread, key); err != nil {
 				return err
 			}
@@ -432,11 +436,12 @@ func (m *meter) pairs(thread *starlark.Thread, v starlark.Value) error {
 			if err := m.key(thread, two.Index(0)); err != nil {
 				return err
 			}
-			if crowded == nil { // few at a time become many
+			if crowded == nil || has > 0 { // some at a time become many
 				if err := m.storing(thread, two.Index(0)); err != nil {
 					return err
 				}
-			} else if err := m.crowding(thread, crowded, two.Index(0), 1); err != nil {
+			}
+			if err := m.crowding(thread, crowded, two.Index(0)); err != nil {
 				return err
 			}
 		} else if set, ok := pair.(*starlark.Set); ok && set.Len() == 2 {

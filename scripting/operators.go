@@ -194,10 +194,7 @@ func (m *meter) operands(thread *starlark.Thread, op syntax.Token, x, y starlark
 		if err := m.fits(thread, 0, starlark.Len(x)+max(0, starlark.Len(y))); err != nil {
 			return err
 		}
-		if err := m.keys(thread, x); err != nil {
-			return err
-		}
-		return m.keys(thread, y)
+		return m.keys(thread, x, y)
 	}
 	return nil
 }

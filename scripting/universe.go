@@ -62,7 +62,7 @@ func (m *meter) builtin(thread *starlark.Thread, name string, args starlark.Tupl
 			err = m.runes(thread, max(0, starlark.Len(first)))
 		}
 	case "dict":
-		err = m.pairs(thread, first)
+		err = m.pairs(thread, first, 0)
 	case "getattr":
 		if text, ok := starlark.AsString(second(args)); ok && isMethod(text) && isNative(first) && len(named) == 0 {
 			if v, e := first.(starlark.HasAttrs).Attr(text); e == nil && v != nil {
