@@ -15,7 +15,23 @@ import (
 // notifications go to out.
 func (s *Server) Caller(out edge.Client) edge.Caller {
 	return func(ctx context.Context, x *edge.Exchange, tool string, arguments []byte) (result, failure []byte) {
-		return s.inner(ctx, x, out, nil, tool, arguments, nil)
+		return s.callNamed(ctx, x, out, tool, arguments)
+	}
+}
+
+// callNamed makes a call by the name of a tool. A backend that asks nothing and wants the call again,
+// later, gets it; one that asks has its questions returned.
+func (s *Server) callNamed(ctx context.Context, x *edge.Exchange, out edge.Client, tool string, arguments []byte) (result, failure []byte) {
+	var given []mcp.Member
+	for round := 0; ; round++ {
+		result, failure = s.inner(ctx, x, out, nil, tool, arguments, given)
+		if x.Era != mcp.Modern || mcp.String(mcp.Lookup(result, "resultType")) != "input_required" || len(mcp.Members(mcp.Lookup(result, "inputRequests"))) > 0 {
+			return result, failure
+		}
+		var err error
+		if given, err = inputs(ctx, out, nil, result, round); err != nil {
+			return nil, mcp.Lookup(edge.Fail(x.Era, nil, err).Body, "error")
+		}
 	}
 }
 
@@ -27,7 +43,7 @@ func (s *Server) serving(out edge.Client) edge.Caller {
 		if now == nil {
 			return nil, taken(x)
 		}
-		return now.inner(ctx, x, out, nil, tool, arguments, nil)
+		return now.callNamed(ctx, x, out, tool, arguments)
 	}
 }
 

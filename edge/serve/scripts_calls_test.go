@@ -319,6 +319,33 @@ func TestScriptQuestions(t *testing.T) {
 	}
 }
 
+// TestScriptCallsThatComeAgain: a backend that asks nothing and wants the call again, later, gets it
+// with its state, within the time of the call.
+func TestScriptCallsThatComeAgain(t *testing.T) {
+	for _, client := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
+		t.Run(client.String()+" client", func(t *testing.T) {
+			t.Parallel()
+			f := scripted(t, edgetest.Modern, []string{codeMode("toolCallTimeout: 1s")}, []tool{{"later", "", nil, 0}, {"never", "", nil, 0}}, nil)
+			f.back.Always("tools/call", func(c *edgetest.Call) {
+				state, never := edgetest.Member(string(c.Message.Params), "requestState"), strings.Contains(string(c.Message.Params), `"never"`)
+				switch {
+				case never || state == "":
+					c.Result(`{"resultType":"input_required","requestState":"1"}`)
+				case state == `"1"`:
+					c.Result(`{"resultType":"input_required","inputRequests":{},"requestState":"2"}`)
+				default:
+					c.Result(`{"resultType":"complete","content":[],"structuredContent":{"state":` + state + `}}`)
+				}
+			})
+			c := f.callerOf(t, client, "")
+			out := c.script(t, `return [later(), attempt(never)["error"]["message"]]`, "")
+			if want := `[{"state":"2"},"tool \"never\": timed out after 1s"]`; string(out.Result) != want {
+				t.Error(out.Raw)
+			}
+		})
+	}
+}
+
 // TestScriptProgress: a script says how far it is, and a client that wants to hears of it:
 // rising, and at most ten times a second; where it asks for a trace it hears of each call.
 func TestScriptProgress(t *testing.T) {
