@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
 )
 
 // kindOf names the kind of a value in errors, in the words of JSON.
@@ -52,16 +53,44 @@ func asText(v any) (string, bool) {
 	return "", false
 }
 
-// numbersOf compares an integer with a number that is not whole, or the other way around. The
-// language would refuse it; but it depends on the data alone whether a score is 1 or 0.9.
-func numbersOf(a, b any) (order int, ok bool) {
+// numbersOf compares an integer with a number that is not whole, or the other way around, and one
+// beyond int64 with any number. The language would refuse it; but it depends on the data alone
+// whether a score is 1 or 0.9. With a text an integer beyond int64 compares as one.
+func (r *rendering) numbersOf(a, b any) (order int, ok bool, err error) {
+	s, large := a.(digits)
+	t, larger := b.(digits)
+	if large || larger {
+		x, y := exact(a), exact(b)
+		if x == nil || y == nil {
+			return 0, false, nil
+		}
+		return x.Cmp(y), true, r.spend((len(s) + len(t)) / 8)
+	}
 	if x, whole := whole(a); whole {
 		d, ok := b.(decimal)
-		return compareNumbers(x, float64(d)), ok
+		return compareNumbers(x, float64(d)), ok, nil
 	}
 	d, ok := a.(decimal)
 	y, whole := whole(b)
-	return -compareNumbers(y, float64(d)), ok && whole
+	return -compareNumbers(y, float64(d)), ok && whole, nil
+}
+
+// exact is a number with all its digits; nil for what is none.
+func exact(v any) *big.Float {
+	if n, ok := whole(v); ok {
+		return new(big.Float).SetInt64(n)
+	}
+	switch v := v.(type) {
+	case decimal:
+		if !math.IsNaN(float64(v)) {
+			return big.NewFloat(float64(v))
+		}
+	case digits:
+		if n, ok := new(big.Int).SetString(string(v), 10); ok {
+			return new(big.Float).SetInt(n)
+		}
+	}
+	return nil
 }
 
 // compareNumbers compares exactly: a float64 of a large integer may be another one.
@@ -100,9 +129,9 @@ func equal(r *rendering, values []any) (any, error) {
 			}
 			continue
 		}
-		if order, mixed := numbersOf(a, b); mixed {
-			if order == 0 {
-				return true, nil
+		if order, mixed, err := r.numbersOf(a, b); err != nil || mixed {
+			if err != nil || order == 0 {
+				return err == nil, err
 			}
 			continue
 		}
@@ -134,8 +163,8 @@ func equal(r *rendering, values []any) (any, error) {
 // less says whether one value is less than another.
 func less(r *rendering, values []any) (any, error) {
 	a, b := values[0], values[1]
-	if order, mixed := numbersOf(a, b); mixed {
-		return order < 0, nil
+	if order, mixed, err := r.numbersOf(a, b); err != nil || mixed {
+		return order < 0, err
 	}
 	if err := r.alike(a, b); err != nil {
 		return nil, err

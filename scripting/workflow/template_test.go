@@ -252,6 +252,12 @@ func TestPrintfOfOurs(t *testing.T) {
 		`{{lt 9223372036854775807 9.3e18}}`:                                   "true",
 		`{{gt -9223372036854775808 -9.3e18}}`:                                 "true",
 		`{{eq .n "3"}}`:                                                       "template: <eq .n \"3\">: error calling eq: incompatible types for comparison: an integer and a string",
+		`{{gt .larger .large}} {{gt .larger .edge}} {{lt .edge .large}}`:      "true true true",
+		`{{le .below -1}} {{lt .large 1}} {{eq 1 .large 2}}`:                  "true false false",
+		`{{eq .large .large}} {{ne .large .larger}} {{eq .larger 1e19}}`:      "true true true",
+		`{{lt .large 9223372036854775809.0}} {{gt .larger 9.3e18}}`:           "false true",
+		`{{lt .below -9.2e18}} {{ge 1e19 .larger}}`:                           "true true",
+		`{{eq .large "9223372036854775808"}} {{lt .large "9"}}`:               "true false",
 		`{{index .l 9}}`:                                                      "template: <index .l 9>: error calling index: index out of range: 9",
 		`{{call .s}}`:                                                         "template: <call .s>: error calling call: no value is a function",
 		`{{.o.c}}`:                                                            "template: .o.c has no value",
@@ -261,7 +267,7 @@ func TestPrintfOfOurs(t *testing.T) {
 			t.Fatal(s, err)
 		}
 		data := everything()
-		data["edge"] = int64(math.MaxInt64)
+		data["edge"], data["large"], data["larger"], data["below"] = int64(math.MaxInt64), digits("9223372036854775808"), digits("10000000000000000000"), digits("-9223372036854775809")
 		got, err := parsed.render(data, nil)
 		if err != nil {
 			got = err.Error()
@@ -277,6 +283,7 @@ func TestPrintfOfOurs(t *testing.T) {
 func TestBudget(t *testing.T) {
 	data := everything()
 	data["long"] = strings.Repeat("x", 600_000)
+	data["digits"] = digits(strings.Repeat("9", 4096))
 	data["numbers"] = "[" + strings.Repeat("1,", 20_000) + "1]"
 	wide := map[string]any{}
 	for i := range 20_000 {
@@ -285,23 +292,24 @@ func TestBudget(t *testing.T) {
 	data["wide"] = wide
 	deep := strings.Repeat("{{if 1}}", 150) + "{{template \"x\" .}}" + strings.Repeat("{{end}}", 150)
 	for s, want := range map[string]string{
-		`{{range 1000000}}{{end}}`:                              "",
-		`{{range 1000001}}{{end}}`:                              "more than 1000000 turns of range",
-		`{{range 900000}}{{if .}}{{end}}{{end}}`:                "",
-		`{{range 1000000}}{{if and . .}}{{end}}{{end}}`:         "steps of a template",
-		`{{range 1000000}}{{$x := $}}{{$y := $x}}{{end}}`:       "steps of a template",
-		`{{range 1100}}{{range 1000}}{{end}}{{end}}`:            "turns of range",
-		`{{range 900000}}{{range $.eo}}{{end}}{{end}}`:          "steps of a template",
-		`{{range 100000}}{{$x := json $.wide}}{{end}}`:          "steps of a template",
-		`{{range 100000}}{{$x := print $.long}}{{end}}`:         "steps of a template",
-		`{{range 100000}}{{$x := html $.long}}{{end}}`:          "steps of a template",
-		`{{range 100000}}{{$x := printf "%q" $.long}}{{end}}`:   "steps of a template",
-		`{{range 100000}}{{if lt $.long $.long}}{{end}}{{end}}`: "steps of a template",
-		`{{range 100000}}{{$x := fromJson $.numbers}}{{end}}`:   "steps of a template",
-		`{{range 100000}}{{$x := index $.o $.long}}{{end}}`:     "steps of a template",
-		`{{range 1000}}{{range $.wide}}{{break}}{{end}}{{end}}`: "steps of a template",
-		`{{json (slice .long 0 100)}}{{.long}}{{.long}}`:        "renders more than 1048576 bytes",
-		`{{define "x"}}` + deep + `{{end}}{{template "x"}}`:     "nested more than 10000 deep",
+		`{{range 1000000}}{{end}}`:                                  "",
+		`{{range 1000001}}{{end}}`:                                  "more than 1000000 turns of range",
+		`{{range 900000}}{{if .}}{{end}}{{end}}`:                    "",
+		`{{range 1000000}}{{if and . .}}{{end}}{{end}}`:             "steps of a template",
+		`{{range 1000000}}{{$x := $}}{{$y := $x}}{{end}}`:           "steps of a template",
+		`{{range 1100}}{{range 1000}}{{end}}{{end}}`:                "turns of range",
+		`{{range 900000}}{{range $.eo}}{{end}}{{end}}`:              "steps of a template",
+		`{{range 100000}}{{$x := json $.wide}}{{end}}`:              "steps of a template",
+		`{{range 100000}}{{$x := print $.long}}{{end}}`:             "steps of a template",
+		`{{range 100000}}{{$x := html $.long}}{{end}}`:              "steps of a template",
+		`{{range 100000}}{{$x := printf "%q" $.long}}{{end}}`:       "steps of a template",
+		`{{range 100000}}{{if lt $.long $.long}}{{end}}{{end}}`:     "steps of a template",
+		`{{range 100000}}{{if lt $.digits $.digits}}{{end}}{{end}}`: "steps of a template",
+		`{{range 100000}}{{$x := fromJson $.numbers}}{{end}}`:       "steps of a template",
+		`{{range 100000}}{{$x := index $.o $.long}}{{end}}`:         "steps of a template",
+		`{{range 1000}}{{range $.wide}}{{break}}{{end}}{{end}}`:     "steps of a template",
+		`{{json (slice .long 0 100)}}{{.long}}{{.long}}`:            "renders more than 1048576 bytes",
+		`{{define "x"}}` + deep + `{{end}}{{template "x"}}`:         "nested more than 10000 deep",
 		"{{if 1}}{{if 1}}" + strings.Repeat("{{if 1}}", 20) + "{{" + strings.Repeat("(", 9990) + "1" + strings.Repeat(")", 9990) + "}}" + strings.Repeat("{{end}}", 22): "nested more than 10000 deep",
 		`{{define "x"}}{{template "x" .}}{{end}}{{template "x" .}}`: "templates within each other more than 100 deep",
 	} {
