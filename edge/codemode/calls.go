@@ -160,7 +160,7 @@ func (r *run) unknown(tool string) *scripting.Fault {
 		return failing(tool, 403, "%s", denied).Error
 	}
 	meant := ""
-	if r.meant.Add(1) <= maxMeant {
+	if r.seen.tools[tool] == nil && r.meant.Add(1) <= maxMeant { // else a reload took it
 		meant = r.seen.meant(tool)
 	}
 	return failing(tool, mcp.CodeInvalidParams, "not found%s", meant).Error
@@ -176,7 +176,7 @@ func (r *run) failed(tool string, failure []byte) scripting.Answer {
 	_, known := r.seen.tools[tool]
 	var a scripting.Answer
 	switch {
-	case code == mcp.CodeInvalidParams && !known:
+	case code == mcp.CodeInvalidParams && (!known || message == fmt.Sprintf("tool %s not found", edge.Printable(strconv.Quote(tool)))):
 		a.Error = r.unknown(tool)
 	case code == 429 && after != "":
 		a = failing(tool, code, "rate limit exceeded, retry after %ss", edge.Brief(after))

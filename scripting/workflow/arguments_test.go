@@ -16,11 +16,12 @@ script: return len(params["d"])
 	for arguments, want := range map[string]string{
 		`{"a/b":` + deep(98) + `}`:                            `{"result":1000}`,
 		`{"a/b":` + deep(99) + `}`:                            "arguments /a~1b: deeper than 98",
-		`{"a/b":` + deep(100) + `}`:                           "arguments /: deeper than 100",
+		`{"a/b":` + deep(100) + `}`:                           "arguments /a~1b: deeper than 100",
 		`{"a/b":"` + strings.Repeat("x", 1<<20-2000) + `"}`:   `{"result":1000}`,
 		`{"a/b":"` + strings.Repeat("x", 1<<20-100) + `"}`:    "arguments /: longer than 1048565 bytes with the defaults",
 		`{"a/b":"` + strings.Repeat("\u2028", 300_000) + `"}`: `{"result":1000}`, // which some write with six bytes
-		`{"a/b":[1e400]}`:                                     "arguments /: number out of range",
+		`{"a/b":[1e400]}`:                                     "arguments /a~1b: number out of range",
+		`{"d":"x","n":` + strings.Repeat("9", 4097) + `}`:     "arguments /n: an integer of more than 4096 digits",
 	} {
 		out, err := w.Run(t.Context(), []byte(arguments), quick())
 		if err != nil {

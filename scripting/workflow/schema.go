@@ -189,6 +189,29 @@ func (s *schema) contradiction() error {
 	return misfit(s.compiled, "", map[*jsonschema.Schema]bool{})
 }
 
+// circular is a schema that is part of itself by $ref and allOf, so that nothing fits it; nil for none.
+// under are those that the same value is held to, and each schema is looked at where it is met first.
+func circular(of *jsonschema.Schema, under []*jsonschema.Schema, met map[*jsonschema.Schema]bool) *jsonschema.Schema {
+	if of == nil || slices.Contains(under, of) {
+		return of
+	}
+	if met[of] {
+		return nil
+	}
+	met[of] = true
+	for _, same := range append(slices.Clip(of.AllOf), of.Ref) {
+		if found := circular(same, append(slices.Clip(under), of), met); found != nil {
+			return found
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(of.Properties)) {
+		if found := circular(of.Properties[name], nil, met); found != nil {
+			return found
+		}
+	}
+	return circular(of.Items2020, nil, met)
+}
+
 // misfit says which default does not fit the property that it stands in, of those that fill
 // puts in. Each schema is judged where it is met first.
 func misfit(of *jsonschema.Schema, path string, met map[*jsonschema.Schema]bool) error {
@@ -273,7 +296,7 @@ func (s *schema) arguments(given []byte) (map[string]any, error) {
 		}
 		v, err := scripting.Plain(given)
 		if err != nil {
-			return nil, fmt.Errorf("/: %w", err)
+			return nil, fmt.Errorf("%s: %w", unfit(given), err)
 		}
 		var ok bool
 		if object, ok = v.(map[string]any); !ok {
@@ -287,6 +310,20 @@ func (s *schema) arguments(given []byte) (map[string]any, error) {
 		}
 	}
 	return object, nil
+}
+
+// unfit is the JSON pointer of the first argument that is beyond the bounds of a value; "/" where none
+// is by itself.
+func unfit(given []byte) (at string) {
+	at = "/"
+	mcp.Each(given, func(name, value []byte) bool {
+		_, err := scripting.FromJSON(slices.Concat([]byte(`{"":`), value, []byte("}"))) // as deep as it stands
+		if err != nil {
+			at = "/" + scripting.Clean(pointed.Replace(string(mcp.Unquote(name))))
+		}
+		return err == nil
+	})
+	return at
 }
 
 // dataText is the data of a program that reads its parameters; nil for another. The error

@@ -374,7 +374,7 @@ steps: [{id: a, tool: w.echo}]`))
 	if !strings.HasPrefix(told(out), "arguments /child/child/") {
 		t.Errorf("%.200s", told(out))
 	}
-	if out, _ = play(t, w, strings.Repeat(`{"child":`, 200)+`1`+strings.Repeat("}", 200), nil); told(out) != "arguments /: deeper than 100" {
+	if out, _ = play(t, w, strings.Repeat(`{"child":`, 200)+`1`+strings.Repeat("}", 200), nil); told(out) != "arguments /child: deeper than 100" {
 		t.Errorf("%.200s", told(out))
 	}
 	if took := time.Since(began); took > 5*time.Second {

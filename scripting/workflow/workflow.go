@@ -8,11 +8,14 @@
 package workflow
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/scripting"
@@ -148,6 +151,12 @@ func Parse(tool *v1beta1.CompositeTool) (*Workflow, error) {
 		var err error
 		if w.parameters, err = compileSchema([]byte(w.tool.Parameters), false); err != nil {
 			p.wrong("parameters", "%s", err)
+		}
+	}
+	if w.parameters != nil {
+		if c := circular(w.parameters.compiled, nil, map[*jsonschema.Schema]bool{}); c != nil {
+			_, at, _ := strings.Cut(c.Location, "#")
+			p.wrong("parameters", "%s: its $ref leads back to itself, so that no argument could fit: say there what it is", scripting.Clean(cmp.Or(at, "/")))
 		}
 	}
 	for i, s := range w.tool.Steps {
