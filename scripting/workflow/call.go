@@ -197,12 +197,14 @@ func (r *references) typeOf(schema []byte) (kind string, nullable bool) {
 }
 
 // outputOf is the output of a step that called a tool: structuredContent, or an object of
-// the contents: text, text_1 …, image_0 …, audio_0 …, resource, resource_1 …
+// the contents: text, text_1 …, image_0 …, audio_0 …, resource, resource_1 … Null is what servers
+// of the legacy era write where there is none, and a value of the modern one: contents that say
+// something else decide.
 func outputOf(result []byte) ([]byte, error) {
-	if s := mcp.Lookup(result, "structuredContent"); s != nil {
+	all := mcp.Elements(mcp.Lookup(result, "content"))
+	if s := mcp.Lookup(result, "structuredContent"); s != nil && (string(s) != "null" || len(all) == 0 || mcp.String(mcp.Lookup(all[0], "text")) == "null") {
 		return s, nil
 	}
-	all := mcp.Elements(mcp.Lookup(result, "content"))
 	if len(all) == 1 { // as most answers
 		if text := mcp.Lookup(all[0], "text"); text != nil && mcp.String(mcp.Lookup(all[0], "type")) == "text" {
 			return append(append(append(make([]byte, 0, len(text)+9), `{"text":`...), text...), '}'), nil
@@ -294,9 +296,10 @@ func (r *run) plainCall(ctx context.Context, c *scripting.Call) scripting.Answer
 }
 
 // plainValue is what call_tool() returns of a result: structuredContent, of which a lone
-// result is its value; else the first text, as JSON where it is; else the contents.
+// result is its value; else the first text, as JSON where it is; else the contents. Of null the
+// contents say whether it is the value.
 func plainValue(result []byte) []byte {
-	if s := mcp.Lookup(result, "structuredContent"); s != nil {
+	if s := mcp.Lookup(result, "structuredContent"); s != nil && string(s) != "null" {
 		if all := mcp.Members(s); len(all) == 1 && string(mcp.Unquote(all[0].Name)) == "result" {
 			return all[0].Value
 		}
