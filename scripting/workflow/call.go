@@ -201,8 +201,12 @@ func (r *references) typeOf(schema []byte) (kind string, nullable bool) {
 // of the legacy era write where there is none, and a value of the modern one: contents that say
 // something else decide.
 func outputOf(result []byte) ([]byte, error) {
+	s := mcp.Lookup(result, "structuredContent")
+	if s != nil && string(s) != "null" {
+		return s, nil
+	}
 	all := mcp.Elements(mcp.Lookup(result, "content"))
-	if s := mcp.Lookup(result, "structuredContent"); s != nil && (string(s) != "null" || len(all) == 0 || mcp.String(mcp.Lookup(all[0], "text")) == "null") {
+	if s != nil && (len(all) == 0 || mcp.String(mcp.Lookup(all[0], "text")) == "null") {
 		return s, nil
 	}
 	if len(all) == 1 { // as most answers
