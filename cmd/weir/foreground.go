@@ -35,7 +35,7 @@ func (a *app) foreground(ctx context.Context, manifest []byte, replace bool, wai
 	s.AdminListen, s.CABundle = "", given.CABundle
 	log := keptLog(io.Discard, s, &keeper)
 	d := local.NewDoors(s, paths, log)
-	k, err := workload.Open(workload.KeeperOptions{Paths: paths, Edge: d, Log: log, Version: thisBuild().Version, Foreground: true, Forget: d.Forget, Ports: local.Ports(paths), Evict: a.replaced})
+	k, err := workload.Open(workload.KeeperOptions{Paths: paths, Edge: d, Log: log, Version: thisBuild().Version, Foreground: true, Forget: d.Forget, Ports: local.Ports(paths), Judge: d.Judge, Evict: a.replaced})
 	if err != nil {
 		return err
 	}

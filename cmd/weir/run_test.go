@@ -286,6 +286,17 @@ func TestRunKeepsServers(t *testing.T) {
 	}
 	h.asks(first, "three")
 
+	// What cannot take its place leaves it running, with its home and its log.
+	kept := h.write("weir/state/workloads/small-server/home/kept", "")
+	junk := h.write("junk.wasm", "no module")
+	for _, no := range [][]string{{"-v", "/:/x", "--", small}, {"--permission-profile", h.write("profile.json", `{"read": ["/none-such"]}`), "--", small}, {"--writable", "/proc/x", "--", small}, {junk}, {"-f", "-v", "/:/x", "--", small}} {
+		h.fails(9, "", append([]string{"run", "--replace", "--name", "small-server"}, no...)...)
+	}
+	h.asks(first, "three")
+	if _, err := os.Stat(kept); err != nil {
+		t.Error(err)
+	}
+
 	// Secrets, files of variables, volumes and groups.
 	h.must("secret", "setup")
 	if _, said, code := h.weirWith("tok-1234567\n", "secret", "set", "github"); code != 0 {

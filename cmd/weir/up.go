@@ -236,6 +236,7 @@ func (a *app) up(ctx context.Context, s serve.Settings, paths workload.Paths, o 
 		Rotated: func() { d.Edge.ReopenLogs() },
 		Forget:  d.Forget,
 		Ports:   local.Ports(paths),
+		Judge:   d.Judge,
 	})
 	if errors.Is(err, workload.ErrManaged) && o.detached {
 		return nil // whoever started this one asks the other

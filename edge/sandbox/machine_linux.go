@@ -240,46 +240,19 @@ type Sandbox struct {
 // Open opens a sandbox; no server runs in it yet. Its errors are a GradeError, a
 // MountError, a HelperError, or what the system said.
 func (m *Machine) Open(ctx context.Context, c Config) (*Sandbox, error) {
-	// 1. What is asked for, and which grade holds it.
+	// 1. What is asked for, which grade holds it, and what is seen inside.
 	c = c.withDefaults()
-	if err := c.check(); err != nil {
-		return nil, err
-	}
 	helper, err := Helper(m.cache)
 	if err != nil {
 		return nil, err
 	}
-	grade, note, err := m.choose(&c)
-	if err != nil {
-		return nil, err
-	}
-	if grade == None && c.Network == Closed || grade != Bwrap && c.Network == Profile {
-		c.Network, c.opened = Host, true // as the note says
-	}
-	switch {
-	case c.Network == Profile:
-		err = c.avoid()
-	case grade != Bwrap || c.Network == Host:
-		err = c.place()
-	}
-	if err != nil {
-		return nil, err
-	}
-	// 2. What is seen inside.
-	v, err := m.view(&c)
+	grade, note, v, err := m.judge(&c)
 	if err != nil {
 		return nil, err
 	}
 	defer v.close()
+	// 2. Where it may write.
 	s := &Sandbox{config: c, grade: grade, note: note, temp: "/tmp", machine: m, exited: make(chan struct{})}
-	if grade == Bwrap {
-		err = v.placed(c.Home, c.Writable)
-	} else {
-		err = v.plain(grade, c.Writable)
-	}
-	if err != nil {
-		return nil, err
-	}
 	if grade != Bwrap {
 		s.temp = c.Home + "/.tmp"
 		if err := os.Mkdir(s.temp, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
@@ -333,6 +306,53 @@ func (m *Machine) Open(ctx context.Context, c Config) (*Sandbox, error) {
 		c.Opened(s)
 	}
 	return s, nil
+}
+
+// Judge says what keeps a sandbox from being opened, by the errors of Open, and opens nothing.
+// Its home and its port are not looked at: another one may have them until it is opened.
+func (m *Machine) Judge(c Config) error {
+	c = c.withDefaults()
+	c.judged = true
+	_, _, v, err := m.judge(&c)
+	if err == nil {
+		v.close()
+	}
+	return err
+}
+
+// judge looks at what a sandbox is to be: which grade holds it, what that lacks, and what is to be
+// seen inside.
+func (m *Machine) judge(c *Config) (grade Grade, note string, v *view, err error) {
+	if err = c.check(); err != nil {
+		return
+	}
+	if grade, note, err = m.choose(c); err != nil {
+		return
+	}
+	if grade == None && c.Network == Closed || grade != Bwrap && c.Network == Profile {
+		c.Network, c.opened = Host, true // as the note says
+	}
+	switch {
+	case c.Network == Profile:
+		err = c.avoid()
+	case !c.judged && (grade != Bwrap || c.Network == Host):
+		err = c.place()
+	}
+	if err != nil {
+		return
+	}
+	if v, err = m.view(c); err != nil {
+		return
+	}
+	if grade == Bwrap {
+		err = v.placed(c.Home, c.Writable)
+	} else {
+		err = v.plain(grade, c.Writable)
+	}
+	if err != nil {
+		v.close()
+	}
+	return
 }
 
 // startError says what keeps a helper from being started.

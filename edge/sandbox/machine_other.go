@@ -41,44 +41,58 @@ type Sandbox struct {
 // Open opens a sandbox; no server runs in it yet.
 func (m *Machine) Open(_ context.Context, c Config) (*Sandbox, error) {
 	c = c.withDefaults()
-	if err := c.check(); err != nil {
+	if err := c.judge(); err != nil {
 		return nil, err
 	}
-	why := "there are sandboxes on Linux alone"
-	const next = "run it as a container"
+	if err := c.place(); err != nil {
+		return nil, err
+	}
+	s := &Sandbox{config: c, procs: map[*Process]bool{}, ended: make(chan struct{})}
+	s.note = fmt.Sprintf("%s: sandbox none (%s): nothing is held, the server can do what its user can, and no limit is: %s", c.Name, noSandbox, contain)
+	if c.Opened != nil {
+		c.Opened(s)
+	}
+	return s, nil
+}
+
+// Judge says what keeps a sandbox from being opened, by the errors of Open, and opens nothing.
+func (m *Machine) Judge(c Config) error {
+	c = c.withDefaults()
+	return c.judge()
+}
+
+const noSandbox, contain = "there are sandboxes on Linux alone", "run it as a container"
+
+// judge refuses what there is not without a sandbox.
+func (c *Config) judge() error {
+	if err := c.check(); err != nil {
+		return err
+	}
 	switch {
 	case c.Grade == Bwrap || c.Grade == Landlock:
-		return nil, &GradeError{c.Name, "--sandbox " + string(c.Grade), why, next}
+		return &GradeError{c.Name, "--sandbox " + string(c.Grade), noSandbox, contain}
 	case c.Isolate && c.Network != Host:
-		return nil, &GradeError{c.Name, "--isolate-network", why, next}
+		return &GradeError{c.Name, "--isolate-network", noSandbox, contain}
 	}
 	if c.Network != Host {
 		c.Network, c.opened = Host, true // as the note says
 	}
 	for _, mount := range c.Mounts {
 		if mount.Inside != "" && mount.Inside != mount.Host {
-			return nil, &MountError{mount.Host, "without a sandbox it is at no other path than its own", next}
+			return &MountError{mount.Host, "without a sandbox it is at no other path than its own", contain}
 		}
 	}
 	if len(c.Writable) > 0 {
-		return nil, &MountError{c.Writable[0], "without a sandbox there is no memory at a path (--writable)", next}
+		return &MountError{c.Writable[0], "without a sandbox there is no memory at a path (--writable)", contain}
 	}
 	hidden, err := Overlays(c.Mounts, c.Ignore)
 	if err != nil {
-		return nil, fmt.Errorf("sandbox of %s: %w", c.Name, err)
+		return fmt.Errorf("sandbox of %s: %w", c.Name, err)
 	}
 	if len(hidden) > 0 {
-		return nil, &MountError{hidden[0].Host, "ignore patterns name it, and without a sandbox nothing of a mounted directory is hidden", next}
+		return &MountError{hidden[0].Host, "ignore patterns name it, and without a sandbox nothing of a mounted directory is hidden", contain}
 	}
-	if err := c.place(); err != nil {
-		return nil, err
-	}
-	s := &Sandbox{config: c, procs: map[*Process]bool{}, ended: make(chan struct{})}
-	s.note = fmt.Sprintf("%s: sandbox none (%s): nothing is held, the server can do what its user can, and no limit is: %s", c.Name, why, next)
-	if c.Opened != nil {
-		c.Opened(s)
-	}
-	return s, nil
+	return nil
 }
 
 // Grade is what the sandbox holds.

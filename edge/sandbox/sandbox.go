@@ -69,6 +69,7 @@ type Config struct {
 	Outlet Outlet
 
 	opened bool // the grade cannot hold what the profile says of the network, which is the host's
+	judged bool // nothing is opened: see Judge
 
 	// Isolate says that isolation was asked for by name: a grade that cannot hold it is
 	// an error, and not a note.

@@ -51,8 +51,10 @@ func (m *Machine) view(c *Config) (v *view, err error) {
 		}
 	}()
 	v.system, v.hidden = systemView()
-	if v.home, err = openPath(c.Home); err != nil {
-		return v, fmt.Errorf("sandbox of %s: home: %w", c.Name, err)
+	if !c.judged {
+		if v.home, err = openPath(c.Home); err != nil {
+			return v, fmt.Errorf("sandbox of %s: home: %w", c.Name, err)
+		}
 	}
 	unsafe := newUnsafe(c)
 	v.prefixes, _ = prefixes(c, unsafe)

@@ -383,6 +383,21 @@ func TestWhatDoesNotStart(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
+	no := &Error{Code: CodeRefused, Message: "mount /"}
+	k.Judge = func(_ context.Context, manifest []byte, say func(string)) error {
+		say("compiling")
+		if !strings.Contains(string(manifest), "name: other") {
+			t.Errorf("judged: %s", manifest)
+		}
+		return no
+	}
+	k.Evict = func(context.Context, string) error { t.Error("evicted"); return nil }
+	var told []string
+	err = k.Run(t.Context(), describe("other"), true, time.Minute, func(e Event) { told = append(told, e.Text) })
+	if !errors.Is(err, no) || listed(t, k, "other").Status != Running || !slices.Equal(told, []string{"other: compiling"}) {
+		t.Errorf("%v, after %q", err, told)
+	}
+	k.Judge, k.Evict = nil, nil
 	own := listed(t, k, "other").Port
 	if err := k.Run(t.Context(), describe("other", fmt.Sprintf("  proxyPort: %d\n", own)), true, time.Minute, nil); err != nil || listed(t, k, "other").Port != own {
 		t.Errorf("%v", err)

@@ -133,6 +133,10 @@ type KeeperOptions struct {
 	// Unlock takes the password of the user's secrets; nil where none has to be given.
 	Unlock http.Handler
 
+	// Judge says why a workload that is to take the place of another one could not be started,
+	// and starts nothing: say is told what takes long. nil for not looking.
+	Judge func(ctx context.Context, manifest []byte, say func(text string)) error
+
 	// Evict removes a workload of another keeper, whose name is to be taken, once what is to take
 	// it was judged; nil for none.
 	Evict func(ctx context.Context, name string) error

@@ -42,21 +42,21 @@ func (k *Keeper) Run(ctx context.Context, manifest []byte, replace bool, wait ti
 		k.mu.Lock()
 		err := k.choosePort(&would, host)
 		k.mu.Unlock()
+		if err == nil && k.Judge != nil {
+			err = k.Judge(ctx, manifest, func(text string) { steps(told)(Event{Text: facts.Name + ": " + text}) })
+		}
 		if err == nil && k.Evict != nil {
 			err = k.Evict(ctx, facts.Name)
 		}
 		if err != nil {
 			return err
 		}
-		var e *Error
 		_, err = k.remove(ctx, facts.Name, true, nil, steps(told))
-		if err == nil && told != nil {
+		if e := asError(err); e == nil {
 			steps(told)(Event{Text: "removed " + facts.Name})
-		}
-		if errors.As(err, &e) && e.Code == CodeNotFound {
-			err = k.displace(facts.Name)
-		}
-		if err != nil {
+		} else if e.Code != CodeNotFound {
+			return err
+		} else if err = k.displace(facts.Name); err != nil {
 			return err
 		}
 	}
@@ -284,11 +284,10 @@ func (k *Keeper) ports() map[int]string {
 		if Abandoned(filepath.Join(k.Paths.Workloads(), name)) {
 			continue
 		}
-		if text, err := readOwn(filepath.Join(k.Paths.Workloads(), name, "manifest.yaml"), MaxManifest); err == nil {
-			if m, err := parseManifests(text); err == nil {
-				port, _ := strconv.Atoi(m.get("spec", "proxyPort"))
-				used[port] = name
-			}
+		text, _ := readOwn(filepath.Join(k.Paths.Workloads(), name, "manifest.yaml"), MaxManifest) // one that is none has no port
+		if m, err := parseManifests(text); err == nil {
+			port, _ := strconv.Atoi(m.get("spec", "proxyPort"))
+			used[port] = name
 		}
 	}
 	delete(used, 0)

@@ -129,6 +129,23 @@ func (d *Doors) Removed(name string) error {
 	return nil
 }
 
+// Judge is workload.KeeperOptions.Judge.
+func (d *Doors) Judge(ctx context.Context, manifest []byte, say func(text string)) error {
+	r, ref, err := compileWorkload(manifest)
+	if err != nil {
+		return err
+	}
+	w := r.Plan.Servers[0].Backends[0].Workload
+	if w == nil {
+		return nil
+	}
+	err = d.locals.judge(ctx, serve.Starting{Workload: *w, Log: d.log}, say)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	return (&opened{Opening: workload.Opening{Name: ref.Name}, plan: r.Plan, failed: err}).why(err)
+}
+
 // Open is workload.Edge.Open.
 func (d *Doors) Open(o workload.Opening) error {
 	r, _, err := compileWorkload(o.Manifest)

@@ -184,9 +184,6 @@ func (l *Locals) Start(s serve.Starting) (backend.Local, error) {
 		}
 	}
 	if w.Form == compile.FormWasm {
-		if err := l.whole(w); err != nil {
-			return nil, err
-		}
 		return l.startModule(s, of)
 	}
 	var given handed
@@ -258,6 +255,44 @@ func (l *Locals) Start(s serve.Starting) (backend.Local, error) {
 		of.has(one)
 	}
 	return one, nil
+}
+
+// judge says what keeps a workload from being started, as far as that is to be seen while another
+// one has its home and its ports: its sandbox, its mounts, its module. It starts nothing.
+func (l *Locals) judge(ctx context.Context, s serve.Starting, say func(string)) error {
+	w := &s.Workload
+	if w.Form == compile.FormWasm {
+		h, err := l.hostOf(w, s.Log, say)
+		if err != nil {
+			return err
+		}
+		defer h.close()
+		return h.ready(ctx)
+	}
+	if w.Form == compile.FormContainer {
+		state, engines, err := l.openEngines(s.Log)
+		if err != nil {
+			return err
+		}
+		c := containerOf(w)
+		c.Protected = l.guarded(state)
+		return engines.Judge(c)
+	}
+	state, machine, err := l.open()
+	if err != nil {
+		return err
+	}
+	c, err := boxOf(w, filepath.Join(state, "workloads", w.Name, "home"))
+	if err != nil {
+		return err
+	}
+	if c.Network == sandbox.Profile {
+		if c.Outlet, err = outletOf(w, s); err != nil {
+			return err
+		}
+	}
+	c.Protected, c.Ignore = l.guarded(state), l.ignores(w)
+	return machine.Judge(c)
 }
 
 // starter makes what starts a workload. What it opens is told to of, unless that is nil, and to

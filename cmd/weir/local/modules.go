@@ -221,22 +221,18 @@ type making struct {
 	err  error
 }
 
-// startModule keeps one server in WebAssembly.
-func (l *Locals) startModule(s serve.Starting, of *opened) (backend.Local, error) {
-	state, all, err := l.openModules(s.Log)
+// hostOf is what starts the instances of a workload. It reads nothing yet.
+func (l *Locals) hostOf(w *compile.Workload, log *slog.Logger, say func(string)) (*host, error) {
+	if err := l.whole(w); err != nil {
+		return nil, err
+	}
+	state, all, err := l.openModules(log)
 	if err != nil {
 		return nil, err
 	}
-	w := &s.Workload
-	var given handed
-	if _, err := secretsOf(context.Background(), &s, &given); err != nil { // one that is missing is told at the start
-		return nil, err
-	}
 	h := &host{
-		modules: all, workload: *w, environment: environment(&s, &given),
+		modules: all, workload: *w, say: say, log: log,
 		config: sandbox.Config{Name: w.Name, AllowUnsafe: w.AllowUnsafe, Protected: l.guarded(state)},
-		say:    func(text string) { s.Log.Info(text, "workload", w.Name) },
-		log:    s.Log,
 	}
 	if h.reach, err = l.settings.Reach(); err != nil {
 		return nil, err
@@ -248,16 +244,28 @@ func (l *Locals) startModule(s serve.Starting, of *opened) (backend.Local, error
 		if h.source, err = l.sourceOf(w); err != nil {
 			return nil, err
 		}
-		if of != nil {
-			h.source.told = of.chosen
-		}
 	}
+	h.life, h.end = context.WithCancel(context.Background())
+	return h, nil
+}
+
+// startModule keeps one server in WebAssembly.
+func (l *Locals) startModule(s serve.Starting, of *opened) (backend.Local, error) {
+	w := &s.Workload
+	h, err := l.hostOf(w, s.Log, func(text string) { s.Log.Info(text, "workload", w.Name) })
+	if err != nil {
+		return nil, err
+	}
+	var given handed
+	if _, err := secretsOf(context.Background(), &s, &given); err != nil { // one that is missing is told at the start
+		return nil, err
+	}
+	h.environment = environment(&s, &given)
 	if networkOf(w) == sandbox.Profile {
 		if h.outlet, err = outletOf(w, s); err != nil {
 			return nil, err
 		}
 	}
-	h.life, h.end = context.WithCancel(context.Background())
 	c := stdio.Config{
 		Name: w.Name, Digest: s.Digest, Starter: h, Restart: restarts[w.Restart], MaxProcesses: w.MaxProcesses, MaxMessage: s.MaxMessage,
 		Secrets: given.all, Lines: lines(s.Log, w.Name), Log: s.Log,
@@ -267,7 +275,7 @@ func (l *Locals) startModule(s serve.Starting, of *opened) (backend.Local, error
 	}
 	if of != nil {
 		of.keep(w, &c)
-		h.say = of.Say
+		h.say, h.source.told = of.Say, of.chosen
 		of.hosted()
 	}
 	bridge, err := stdio.New(c)

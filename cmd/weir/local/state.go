@@ -94,7 +94,7 @@ func (o *opened) why(err error) error {
 	failed, local, stray := o.failed, o.local, o.stray
 	o.mu.Unlock()
 	e := &workload.Error{Code: workload.CodeStart, Message: o.unmet(err.Error())}
-	if local == nil {
+	if local == nil && failed == nil {
 		b := o.plan.Servers[0].Backends[0]
 		needed := new(login.NeededError)
 		var answer interface{ HTTPStatus() int }
