@@ -44,3 +44,10 @@ func runFlagPrintResolvedOverlays(t *testing.T) {
 		t.Errorf("without the flag: %s", said)
 	}
 }
+
+// A permission profile is one of two words, or a file.
+func TestRunCompletesProfiles(t *testing.T) {
+	if said, _ := inHome([]string{"__complete", "run", "--permission-profile", ""}, t.TempDir()); !strings.HasPrefix(said, "none\nnetwork\n:0\n") {
+		t.Errorf("%q", said)
+	}
+}

@@ -49,6 +49,10 @@ func (x *runFlags) add(a *app, cmd *cobra.Command) {
 		bindRunFlag(f, flag, flag.Of(&x.Options))
 		if flag.Name == "group" {
 			a.workloads().CompleteGroups(cmd, "group")
+		} else if flag.Name == "permission-profile" {
+			if err := cmd.RegisterFlagCompletionFunc(flag.Name, cobra.FixedCompletions(flagWords(flag.Name), cobra.ShellCompDirectiveDefault)); err != nil { // or a file
+				panic(err) // it was added in the line before
+			}
 		} else if !strings.Contains(flag.Value, "FILE") && !strings.Contains(flag.Value, "DIR") {
 			mustRegister(cmd, flag.Name, flagWords(flag.Name))
 		}

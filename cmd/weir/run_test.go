@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -299,6 +301,9 @@ func TestRunKeepsServers(t *testing.T) {
 
 	// Secrets, files of variables, volumes and groups.
 	h.must("secret", "setup")
+	if _, said, code := h.weirWith("tok\x00\n", "secret", "set", "github"); code != 1 || !strings.Contains(said, "NUL byte") {
+		t.Errorf("a NUL is kept: exit code %d, %s", code, said)
+	}
 	if _, said, code := h.weirWith("tok-1234567\n", "secret", "set", "github"); code != 0 {
 		t.Fatal(said)
 	}
@@ -342,4 +347,50 @@ func TestRunKeepsServers(t *testing.T) {
 		t.Errorf("it ran: %s", last)
 	}
 	h.fails(6, "dry", "inspect", "dry")
+}
+
+// A server elsewhere that is none says so with what to do, and one that is gone is told of by the
+// status, and by the log from the first call on, before it counts as away.
+func TestRunElsewhereThatIsNone(t *testing.T) {
+	h := newHousehold(t).managed()
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "<html>hello</html>") }))
+	defer page.Close()
+	missing := httptest.NewServer(http.NotFoundHandler())
+	defer missing.Close()
+	signed := httptest.NewTLSServer(http.NotFoundHandler())
+	defer signed.Close()
+	signed.Config.ErrorLog = log.New(io.Discard, "", 0)
+	h.fails(44, "the path is /mcp", "run", "--name", "page", page.URL+"/x")
+	h.fails(44, "the path is /mcp", "run", "--name", "missing", missing.URL+"/x")
+	h.fails(44, "--weir-ca-bundle FILE", "run", "--name", "signed", signed.URL+"/x")
+	if one := h.listed("page"); !strings.Contains(one.Next, "the path is /mcp") {
+		t.Errorf("its status says %q", one.Next)
+	}
+
+	back := edgetest.NewServer(t, edgetest.Legacy)
+	url := h.must("run", "--name", "rem", back.URL)
+	h.must("tools", url)
+	back.Close()
+	if _, said, code := h.weir("call", url, "echo", "message=x"); code == 0 {
+		t.Errorf("it answers: %s", said)
+	}
+	if out, _, _ := h.weir("logs", "rem", "--proxy"); !strings.Contains(out, "backend unavailable") {
+		t.Errorf("the log of a call that failed: %s", out)
+	}
+	edgetest.Until(t, "the status says why, though it runs", func() bool {
+		one := h.listed("rem").Status
+		return one.Status == workload.Running && one.Reason != ""
+	})
+}
+
+// Of a variable that a command has, and its manager has not, it is said whose environment lacks it.
+func TestRunSecretOfTheEnvironment(t *testing.T) {
+	h := newHousehold(t)
+	if err := os.MkdirAll(filepath.Join(h.home, "weir", "config"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	h.write("weir/config/workloads.yaml", "secrets: {provider: environment}\n")
+	h.managed()
+	h.env = append(h.env, "WEIR_SECRET_API=x")
+	h.fails(6, "in the environment of the manager, which was started without it, as WEIR_SECRET_API: `weir secret setup`", "run", "--secret", "API,target=X", "--", "/bin/sleep", "60")
 }

@@ -330,7 +330,15 @@ func TestLogsFollow(t *testing.T) {
 			t.Errorf("%s: %v", line, err)
 		}
 	}
+	out.Reset()
+	m.after = func() { interrupt(t) }
+	if code := a.run([]string{"logs", "files", "-f", "--tail", "0"}); code != exitOK || out.Len() > 0 {
+		t.Errorf("with 0 what was there before is shown: %d, %s%s", code, out, said)
+	}
 	m.after = nil // an interrupt might come when the command has ended
+	if code := a.run([]string{"logs", "files", "--tail", "0"}); code != exitUsage || !strings.Contains(said.String(), "or 0 with -f") {
+		t.Errorf("%d, %s", code, said)
+	}
 	a.out = failing{}
 	if code := a.run([]string{"logs", "files", "-f"}); code != exitFault || !strings.Contains(said.String(), "no space left") {
 		t.Errorf("%d, %s", code, said)

@@ -164,7 +164,11 @@ func (b *Backend) named(err error) error {
 	}
 	switch kind {
 	case edge.Unavailable, edge.Internal:
-		b.Log.Debug("backend unavailable", "backend", b.Name, "error", err)
+		say := b.Log.Debug
+		if b.Local == nil && due(&b.fails, time.Minute) { // checks tell of it later
+			say = b.Log.Warn
+		}
+		say("backend unavailable", "backend", b.Name, "error", err)
 		return &edge.Error{Kind: edge.Unavailable, Op: err.Error(), Err: fmt.Errorf("backend %q unavailable", b.Name)}
 	case edge.Timeout:
 		b.Log.Debug("backend timed out", "backend", b.Name, "error", err)

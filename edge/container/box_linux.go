@@ -78,11 +78,31 @@ func (m *Machine) Open(ctx context.Context, c Config) (*Box, error) {
 		return nil, err
 	}
 	// 2. What of this machine is visible inside.
-	mounts, held, err := c.mounts()
+	judged := sandbox.Config{Name: c.Name, Mounts: c.Mounts, Writable: c.Writable, AllowUnsafe: c.AllowUnsafe, Protected: c.Protected}
+	mounts, err := sandbox.OpenMounts(&judged)
 	if err != nil {
 		return nil, err
 	}
 	defer mounts.Close()
+	held, err := mounts.All()
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range held {
+		if err := inside(h.Inside); err != nil {
+			return nil, &sandbox.MountError{Path: h.Host, Why: err.Error(), Next: "name another path inside"}
+		}
+	}
+	for _, v := range c.Volumes {
+		if err := inside(v.Target); err != nil {
+			return nil, &sandbox.MountError{Path: v.Name, Why: err.Error(), Next: "name another path inside"}
+		}
+	}
+	for _, path := range c.Writable {
+		if err := inside(path); err != nil {
+			return nil, &sandbox.MountError{Path: path, Why: err.Error(), Next: "name another path"}
+		}
+	}
 	if b.volumes, err = e.keep(ctx, mark, image, &c); err != nil {
 		return nil, fmt.Errorf("container of %s: %w", c.Name, err)
 	}
@@ -121,49 +141,6 @@ func (m *Machine) Open(ctx context.Context, c Config) (*Box, error) {
 		c.Opened(b)
 	}
 	return b, nil
-}
-
-// Judge says which mount, volume or path in memory keeps a container from being opened, by the
-// errors of Open. It asks no engine, and opens nothing.
-func (m *Machine) Judge(c Config) error {
-	mounts, _, err := c.mounts()
-	if err == nil {
-		mounts.Close()
-	}
-	return err
-}
-
-// mounts opens what of this machine is visible inside, and refuses what must not be.
-func (c *Config) mounts() (_ *sandbox.Mounts, held []sandbox.Held, err error) {
-	judged := sandbox.Config{Name: c.Name, Mounts: c.Mounts, Writable: c.Writable, AllowUnsafe: c.AllowUnsafe, Protected: c.Protected}
-	mounts, err := sandbox.OpenMounts(&judged)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer func() {
-		if err != nil {
-			mounts.Close()
-		}
-	}()
-	if held, err = mounts.All(); err != nil {
-		return nil, nil, err
-	}
-	for _, h := range held {
-		if err := inside(h.Inside); err != nil {
-			return nil, nil, &sandbox.MountError{Path: h.Host, Why: err.Error(), Next: "name another path inside"}
-		}
-	}
-	for _, v := range c.Volumes {
-		if err := inside(v.Target); err != nil {
-			return nil, nil, &sandbox.MountError{Path: v.Name, Why: err.Error(), Next: "name another path inside"}
-		}
-	}
-	for _, path := range c.Writable {
-		if err := inside(path); err != nil {
-			return nil, nil, &sandbox.MountError{Path: path, Why: err.Error(), Next: "name another path"}
-		}
-	}
-	return mounts, held, nil
 }
 
 // place decides which port the server listens on.

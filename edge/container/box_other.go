@@ -23,12 +23,6 @@ func (m *Machine) Open(context.Context, Config) (*Box, error) {
 	return nil, &Error{NoEngine, "containers on " + runtime.GOOS + " are not supported yet", "run the server as a process of this machine: weir run -- COMMAND"}
 }
 
-// Judge fails as Open does.
-func (m *Machine) Judge(c Config) error {
-	_, err := m.Open(context.Background(), c)
-	return err
-}
-
 // Start is never called.
 func (b *Box) Start(ctx context.Context) (*sandbox.Process, error) { panic("no container") }
 

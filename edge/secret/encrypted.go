@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -171,6 +172,11 @@ func (e *Encrypted) List(context.Context) ([]Ref, error) {
 
 // Set keeps values.
 func (e *Encrypted) Set(ctx context.Context, values map[Ref]edge.Secret) error {
+	for r, value := range values {
+		if strings.ContainsRune(string(value), 0) {
+			return fmt.Errorf("secret %s: the value has a NUL byte, which no variable and no header can have: give it as text, such as base64", r)
+		}
+	}
 	return e.change(ctx, func(all map[Ref]edge.Secret) error {
 		maps.Copy(all, values)
 		return nil

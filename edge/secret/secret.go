@@ -38,6 +38,10 @@ const settled = time.Second
 // ErrNowhere says that no place has the key of a secret.
 var ErrNowhere = errors.New("not found")
 
+// ErrUnset is an ErrNowhere of a secret for which there is no other place than the environment of
+// this process.
+var ErrUnset = fmt.Errorf("%w", ErrNowhere)
+
 // Options say where secrets are.
 type Options struct {
 	Dir string // holds files NAME/KEY; "" for none
@@ -134,7 +138,11 @@ func (s *Secrets) find(ctx context.Context, r Ref, documents Documents) (edge.Se
 	if value, ok := s.lookup(variable); ok {
 		return checked(r, "the environment variable "+variable, edge.Secret(value))
 	}
-	return "", fail(edge.NotFound, r, fmt.Errorf("%w %sin Secret documents, and in the environment as %s", ErrNowhere, s.places(r), variable))
+	nowhere := ErrNowhere
+	if s.store == nil && s.dir == "" {
+		nowhere = ErrUnset
+	}
+	return "", fail(edge.NotFound, r, fmt.Errorf("%w %sin Secret documents, and in the environment as %s", nowhere, s.places(r), variable))
 }
 
 // places names the places before the documents, for an error.

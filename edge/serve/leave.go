@@ -34,7 +34,7 @@ func (c cut) Error() string      { return c.why.Error() }
 func (cut) Is(target error) bool { return target == context.Canceled }
 
 // errRemoved is why a call in a session is cut whose server a reload has taken.
-var errRemoved = errors.New("the server of this session was removed")
+var errRemoved = errors.New("the server of this session was removed, or is started again")
 
 // errBroken is why a script of a session has ended, the only call of one that does not outlast
 // its connection.

@@ -58,7 +58,7 @@ func TestReloadTakesTheServerOfOlder(t *testing.T) {
 	answered := map[string]bool{}
 	for range 3 {
 		m := old.Stream.NextMessage()
-		if m.Error == nil || m.Error.Code != -32603 || m.Error.Message != "the server of this session was removed" {
+		if m.Error == nil || m.Error.Code != -32603 || m.Error.Message != "the server of this session was removed, or is started again" {
 			t.Errorf("%+v", m)
 		}
 		answered[string(m.ID)] = true

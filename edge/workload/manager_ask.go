@@ -270,7 +270,7 @@ func (k *Keeper) Logs(ctx context.Context, name string, o LogOptions, line func(
 	defer end()
 	defer context.AfterFunc(k.life, end)()
 	if o.Tail < 0 || o.Tail > logs.MaxTail {
-		return &Error{Code: CodeInvalid, Field: "--tail", Message: fmt.Sprintf("%d: 0 for all lines, or up to %d", o.Tail, logs.MaxTail)}
+		return &Error{Code: CodeInvalid, Field: "--tail", Message: fmt.Sprintf("%d: give the number of lines, up to %d", o.Tail, logs.MaxTail)}
 	}
 	logs.Read(filepath.Join(k.Paths.Workloads(), name), o, done.Done(), line)
 	return nil

@@ -188,7 +188,7 @@ func (k *Keeper) makeFolder(name string) (*folder, error) {
 }
 
 func taken(name, how string) error {
-	return &Error{Code: CodeTaken, Field: "--name", Message: fmt.Sprintf("the workload %s %s", name, how), Next: "give another --name, or take its place with --replace"}
+	return &Error{Code: CodeTaken, Field: "--name", Message: fmt.Sprintf("the workload %s %s", name, how), Next: "give another --name, or take its place with --replace (if that was given, somebody was faster: try again)"}
 }
 
 // The ports from which doors without a given one have theirs, unless the user's defaults say

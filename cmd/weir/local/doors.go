@@ -169,16 +169,16 @@ func (d *Doors) Open(o workload.Opening) error {
 			if b.Workload != nil {
 				b.Workload.Start = start
 			}
-			if b.Login != nil { // that it is over is to be seen soon
-				s.Failure.Interval = loginLook
+			if b.Workload == nil { // that it is away, or its login over, is to be seen soon
+				s.Failure.Interval = remoteLook
 			}
 		}
 	}
 	return d.apply(&change{o.Name, &opened{Opening: o, plan: plan, settled: make(chan struct{})}, make(chan error, 1)})
 }
 
-// loginLook is how often a server is asked that is sent a login.
-const loginLook = 10 * time.Second
+// remoteLook is how often a server elsewhere is asked how it is.
+const remoteLook = 10 * time.Second
 
 // Close is workload.Edge.Close.
 func (d *Doors) Close(name string, within time.Duration) error {
@@ -291,6 +291,10 @@ func refusal(name string, err error) error {
 		e.Code, e.Next, e.Passing = workload.CodeNotFound, "weir secret set", true
 		if name, ok := strings.CutPrefix(known.Op, "secret "); ok {
 			e.Next += " " + name
+		}
+		if errors.Is(err, secret.ErrUnset) { // whoever asks may have the variable
+			e.Message = strings.Replace(e.Message, "in the environment as", "in the environment of the manager, which was started without it, as", 1)
+			e.Next = "`weir secret setup` keeps secrets in a file, or `weir down`, and start the manager again with the variable set"
 		}
 	}
 	return e

@@ -255,7 +255,7 @@ func (l *launcher) install(j *installing) {
 func (l *launcher) runInstaller(ctx context.Context, again bool) error {
 	for _, program := range l.runner.Needs() {
 		if _, err := exec.LookPath(program); err != nil {
-			return fmt.Errorf("%s is needed and cannot be run here: %w: install it", program, err)
+			return fmt.Errorf("%s is needed and cannot be run here: %w, which a manager has of whoever started it: install it, or `weir up --replace` from a shell that finds it", program, err)
 		}
 	}
 	c := l.config

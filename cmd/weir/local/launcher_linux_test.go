@@ -41,6 +41,17 @@ func TestInstallerWritesHome(t *testing.T) {
 	}
 }
 
+// A runner that this process does not find is said to be missing in its PATH, which need not be
+// that of who asks.
+func TestRunnerIsNotInPath(t *testing.T) {
+	needHelper(t)
+	l := launcherOf(t, sandbox.Config{Command: []string{"uvx", "tiny"}}, "")
+	t.Setenv("PATH", t.TempDir())
+	if _, err := l.Start(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "which a manager has of whoever started it: install it, or `weir up --replace` from a shell that finds it") {
+		t.Error(err)
+	}
+}
+
 // launcherOf is a launcher whose uv is a script.
 func launcherOf(t *testing.T, c sandbox.Config, script string) *launcher {
 	t.Helper()

@@ -270,44 +270,39 @@ func (l *Locals) judge(ctx context.Context, s serve.Starting, say func(string)) 
 		return h.ready(ctx)
 	}
 	if w.Form == compile.FormContainer {
-		state, engines, err := l.openEngines(s.Log)
-		if err != nil {
-			return err
-		}
-		c := containerOf(w)
-		c.Protected = l.guarded(state)
-		return engines.Judge(c)
+		return nil // its engine judges it, of an image that may have to be fetched
 	}
+	machine, c, err := l.box(&s)
+	if err != nil {
+		return err
+	}
+	return machine.Judge(c)
+}
+
+// box is the sandbox of a workload, of which nothing is made yet.
+func (l *Locals) box(s *serve.Starting) (machine *sandbox.Machine, c sandbox.Config, err error) {
 	state, machine, err := l.open()
 	if err != nil {
-		return err
+		return
 	}
-	c, err := boxOf(w, filepath.Join(state, "workloads", w.Name, "home"))
-	if err != nil {
-		return err
-	}
-	if c.Network == sandbox.Profile {
-		if c.Outlet, err = outletOf(w, s); err != nil {
-			return err
-		}
+	w := &s.Workload
+	if c, err = boxOf(w, filepath.Join(state, "workloads", w.Name, "home")); err != nil {
+		return
 	}
 	c.Protected, c.Ignore = l.guarded(state), l.ignores(w)
-	return machine.Judge(c)
+	c.Outlet, err = outletOf(w, *s)
+	return
 }
 
 // starter makes what starts a workload. What it opens is told to of, unless that is nil, and to
 // what publishes its ports.
 func (l *Locals) starter(s *serve.Starting, environment func(context.Context) ([]string, error), of *opened, ports *published) (starter, error) {
 	w := &s.Workload
-	network := networkOf(w)
-	var out sandbox.Outlet
-	if network == sandbox.Profile {
-		var err error
-		if out, err = outletOf(w, *s); err != nil {
+	if w.Form == compile.FormContainer {
+		out, err := outletOf(w, *s)
+		if err != nil {
 			return nil, err
 		}
-	}
-	if w.Form == compile.FormContainer {
 		state, engines, err := l.openEngines(s.Log)
 		if err != nil {
 			return nil, err
@@ -337,19 +332,14 @@ func (l *Locals) starter(s *serve.Starting, environment func(context.Context) ([
 		}
 		return one, nil
 	}
-	state, machine, err := l.open()
+	machine, c, err := l.box(s)
 	if err != nil {
 		return nil, err
 	}
-	home := filepath.Join(state, "workloads", w.Name, "home")
-	if err := Private(home); err != nil {
+	if err := Private(c.Home); err != nil {
 		return nil, fmt.Errorf("home of %s: %w", w.Name, err)
 	}
-	c, err := boxOf(w, home)
-	if err != nil {
-		return nil, err
-	}
-	c.Environment, c.Protected, c.Outlet, c.Ignore = environment, l.guarded(state), out, l.ignores(w)
+	c.Environment = environment
 	c.Opened = func(b *sandbox.Sandbox) {
 		ports.has(b)
 		if of != nil {
@@ -517,8 +507,11 @@ type outlet struct{ *egress.Proxy }
 func (o outlet) Ports() []int          { return o.Rules().Ports() }
 func (o outlet) Open() sandbox.Passage { return o.Proxy.Open() }
 
-// outletOf is that of a workload whose profile lets something out.
+// outletOf is that of a workload whose profile lets something out; nil for another one.
 func outletOf(w *compile.Workload, s serve.Starting) (sandbox.Outlet, error) {
+	if networkOf(w) != sandbox.Profile {
+		return nil, nil
+	}
 	rules, err := egress.NewRules(&w.Profile, w.Egress())
 	if err != nil {
 		return nil, fmt.Errorf("spec.permissionProfile: %w", err)

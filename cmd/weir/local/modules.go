@@ -261,10 +261,8 @@ func (l *Locals) startModule(s serve.Starting, of *opened) (backend.Local, error
 		return nil, err
 	}
 	h.environment = environment(&s, &given)
-	if networkOf(w) == sandbox.Profile {
-		if h.outlet, err = outletOf(w, s); err != nil {
-			return nil, err
-		}
+	if h.outlet, err = outletOf(w, s); err != nil {
+		return nil, err
 	}
 	c := stdio.Config{
 		Name: w.Name, Digest: s.Digest, Starter: h, Restart: restarts[w.Restart], MaxProcesses: w.MaxProcesses, MaxMessage: s.MaxMessage,

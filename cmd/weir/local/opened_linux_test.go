@@ -85,7 +85,6 @@ func TestJudged(t *testing.T) {
 		"sound, with its port":    {"exec:///bin/sleep", fmt.Sprintf("transport: sse\n  mcpPort: %d", old.Addr().(*net.TCPAddr).Port), "", ""},
 		"a mount":                 {"exec:///bin/sleep", "volumes: [{name: v, hostPath: /, mountPath: /x}]", workload.CodeRefused, "mount /: it holds /"},
 		"a mount that is missing": {"exec:///bin/sleep", "volumes: [{name: v, hostPath: " + dir + "/none, mountPath: /x}]", workload.CodeRefused, "no such file"},
-		"of a container":          {"example.com/none", "volumes: [{name: v, hostPath: /, mountPath: /x}]", workload.CodeRefused, "mount /: it holds /"},
 		"no sandbox, elsewhere":   {"exec:///bin/sleep", "volumes: [{name: v, hostPath: " + junk + ", mountPath: /x}]\n  run: {sandbox: off}", workload.CodeRefused, "at no other path than its own"},
 		"a module":                {"wasm://" + junk, "", workload.CodeRefused, "not a WebAssembly module"},
 		"a mount of a module":     {"wasm://" + junk, "volumes: [{name: v, hostPath: /etc, mountPath: /x}]", workload.CodeRefused, "mount /etc"},

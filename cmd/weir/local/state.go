@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -108,6 +110,13 @@ func (o *opened) why(err error) error {
 			e.Code, e.Message, e.Next = workload.CodeLogin, o.Name+" wants a login: "+err.Error(), "weir start "+o.Name+", at a terminal"
 		case refused:
 			e.Code, e.Message, e.Next = workload.CodeLogin, o.Name+" wants a credential: "+err.Error(), "weir run --replace --name "+o.Name+" --remote-auth URL, or with --remote-auth-bearer-token-file, with the rest of what it was run with"
+		case errors.As(err, new(x509.UnknownAuthorityError)):
+			e.Next = "weir run --replace --name " + o.Name + " --weir-ca-bundle FILE, which has the certificate of its authority, with the rest of what it was run with"
+		case errors.As(err, new(*tls.CertificateVerificationError)):
+			e.Next = "have whoever runs it mend its certificate, or check the clock of this machine and the host in the URL"
+		case errors.As(err, new(*mcp.SyntaxError)), errors.As(err, &answer) && answer.HTTPStatus() < http.StatusInternalServerError && answer.HTTPStatus() != http.StatusForbidden:
+			e.Message += ": no MCP server answers at this URL"
+			e.Next = "give the URL of its MCP endpoint: often the path is /mcp, or /sse with --transport sse"
 		}
 		return e
 	}
@@ -238,6 +247,9 @@ func (d *Doors) Look(name string) (workload.Look, bool) {
 	one.mu.Unlock()
 	if local == nil {
 		now := b.Status()
+		if now.Failures > 0 { // and some more make it unhealthy
+			look.Reason = now.Message
+		}
 		switch now.Is() {
 		case health.Unknown: // it was not asked yet
 			look.State = workload.Starting

@@ -41,8 +41,12 @@ workloads that are gone.`,
 			if o.Since, err = moment(since, time.Now()); err != nil {
 				return err
 			}
-			if o.Tail < 0 || cmd.Flags().Changed("tail") && o.Tail == 0 {
-				return cli.Usagef("--tail %d: give the number of lines, such as 20", o.Tail)
+			none := cmd.Flags().Changed("tail") && o.Tail == 0
+			if o.Tail < 0 || none && !o.Follow {
+				return cli.Usagef("--tail %d: give the number of lines, such as 20, or 0 with -f for what comes alone", o.Tail)
+			}
+			if none {
+				o.Since = time.Now()
 			}
 			return a.showLog(cmd, args[0], o)
 		},
@@ -51,7 +55,7 @@ workloads that are gone.`,
 	f.SortFlags = false
 	f.BoolVarP(&o.Follow, "follow", "f", false, "go on with what comes, until Ctrl-C")
 	f.StringVar(&since, "since", "", "show what came after a `TIME`: a duration before now such as 10m, or 2026-01-02T15:04:05Z")
-	f.IntVar(&o.Tail, "tail", 0, "show the last `LINES` alone (default all)")
+	f.IntVar(&o.Tail, "tail", 0, "show the last `LINES` alone, with -f also 0 (default all)")
 	f.BoolVarP(&o.Proxy, "proxy", "p", false, "show the lines of the edge before the server alone")
 	cli.MustRegister(cmd, "since", nil)
 	cli.MustRegister(cmd, "tail", nil)
