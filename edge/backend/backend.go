@@ -91,9 +91,7 @@ type Backend struct {
 	ailing    atomic.Bool  // the last that failed by its fault has not been followed by anything good yet
 	recovered atomic.Int64 // when that was last told, Unix nanoseconds
 
-	// When it was last logged that a request had no credential, that an answer could not be read, that
-	// what is odd was passed over, and that a call to a backend which is not local failed, Unix nanoseconds.
-	lacked, misread, strayed, fails atomic.Int64
+	lacked, misread, strayed, fails atomic.Int64 // when it was last logged that a request had no credential, an answer could not be read, what is odd was passed over, and a call to a backend elsewhere failed, Unix nanoseconds
 
 	sureUntil [2]atomic.Int64 // Unix nanoseconds; until then an odd answer, or for [1] one that is plainly of the legacy era, is no reason to ask what it speaks
 

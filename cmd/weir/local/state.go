@@ -114,7 +114,7 @@ func (o *opened) why(err error) error {
 			e.Next = "weir run --replace --name " + o.Name + " --weir-ca-bundle FILE, which has the certificate of its authority, with the rest of what it was run with"
 		case errors.As(err, new(*tls.CertificateVerificationError)):
 			e.Next = "have whoever runs it mend its certificate, or check the clock of this machine and the host in the URL"
-		case errors.As(err, new(*mcp.SyntaxError)), errors.As(err, &answer) && answer.HTTPStatus() < http.StatusInternalServerError && answer.HTTPStatus() != http.StatusForbidden:
+		case errors.As(err, new(*mcp.SyntaxError)), errors.As(err, &answer) && answer.HTTPStatus() < http.StatusInternalServerError && !slices.Contains([]int{http.StatusForbidden, http.StatusRequestTimeout, http.StatusTooManyRequests}, answer.HTTPStatus()):
 			e.Message += ": no MCP server answers at this URL"
 			e.Next = "give the URL of its MCP endpoint: often the path is /mcp, or /sse with --transport sse"
 		}
