@@ -342,7 +342,7 @@ func (r *reply) events(ctx context.Context, id []byte, m *mcp.Message, before fu
 			switch {
 			case errors.Is(err, io.EOF):
 				err = errCut
-			case !timedOut(err) && isClosed(err):
+			case !wire.TimedOut(err) && wire.Closed(err):
 				err = fmt.Errorf("%w: %w", errCut, err)
 			}
 			return r.failed(ctx, err)

@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http/httputil"
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
@@ -207,7 +204,7 @@ func (p *peer) over(ctx context.Context, c *wire.Conn, o *outgoing, with *pad, n
 			err = wire.ErrHead
 		}
 		if err != nil {
-			if !timedOut(err) && ctx.Err() == nil && !errors.Is(err, io.EOF) && !isClosed(err) {
+			if !wire.TimedOut(err) && ctx.Err() == nil && !errors.Is(err, io.EOF) && !wire.Closed(err) {
 				err = wire.ErrHead
 			}
 			return nil, true, r.failed(ctx, err)
@@ -273,28 +270,12 @@ func (r *reply) failed(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return &edge.Error{Kind: edge.Gone, Op: "call", Err: context.Cause(ctx)}
-	case timedOut(err):
+	case wire.TimedOut(err):
 		return &edge.Error{Kind: edge.Timeout, Op: "call", Err: err}
 	case errors.Is(err, mcp.ErrEventTooLarge):
 		return edge.Errorf(edge.Unavailable, "call", "sent a message above %d bytes", r.peer.limit)
 	}
 	return &edge.Error{Kind: edge.Unavailable, Op: "call", Err: err}
-}
-
-func timedOut(err error) bool {
-	var t interface{ Timeout() bool }
-	return errors.As(err, &t) && t.Timeout()
-}
-
-// isClosed reports whether an error says that the other side is gone: it closed
-// the connection, or the connection broke.
-func isClosed(err error) bool {
-	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.ECONNRESET) ||
-		errors.Is(err, syscall.ECONNABORTED) || errors.Is(err, syscall.EPIPE) {
-		return true
-	}
-	text := err.Error()
-	return strings.Contains(text, "closed") || strings.Contains(text, "reset by peer") || strings.Contains(text, "broken pipe")
 }
 
 // atOnce is the length up to which a body has its memory before it has come, and
