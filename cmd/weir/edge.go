@@ -27,6 +27,7 @@ import (
 // serve serves what config describes, or backends that the command line named,
 // or the demo when there is neither, until a signal ends it.
 func (a *app) serve(ctx context.Context, s serve.Settings, config []string, backends []source.PlainBackend, pprof bool) error {
+	a.unhurried(&s)
 	log := newLog(a.err, s)
 
 	// Signals count from the first moment on: none ends a process that begins otherwise than
@@ -155,11 +156,15 @@ func (a *app) endStart(ending context.Context, serving <-chan struct{}, log *slo
 // edgeOptions are those of every edge: its version, and passwords of the environment.
 func (a *app) edgeOptions() []serve.Option {
 	sentinelUser, _ := lookup(a.environ, sentinelUserVariable)
-	return []serve.Option{
+	options := []serve.Option{
 		serve.WithVersion(thisBuild().Version), serve.WithLogins(a.openLogin),
 		serve.WithStorePassword(a.secret(storePasswordVariable)), serve.WithEmbeddingKey(a.secret(embeddingKeyVariable)),
 		serve.WithSentinelUser(sentinelUser, a.secret(sentinelPasswordVariable)),
 	}
+	if a.said != nil {
+		options = append(options, serve.WithCollector(a.said))
+	}
+	return options
 }
 
 // secret is that of a variable of the environment, "" for none.

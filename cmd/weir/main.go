@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/cmd/weir/plugin"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/workload"
@@ -39,6 +40,7 @@ type app struct {
 	environ []string
 	exit    func(code int)
 
+	said     *cli.Queue  // before err, where the process serves; nil elsewhere
 	managed  managed     // in place of the manager of the user; nil for that
 	password edge.Secret // of the user's secrets, once it is known
 }
@@ -52,7 +54,11 @@ func (a *app) run(args []string) int {
 	if err != nil && cmd == root && strings.HasPrefix(err.Error(), "unknown command ") {
 		err = unknownCommand(root, args)
 	}
-	return a.shared().Fail(cmd, err)
+	code := a.shared().Fail(cmd, err)
+	if a.said != nil {
+		a.said.Close(exitWait)
+	}
+	return code
 }
 
 // command returns the whole tree of commands.

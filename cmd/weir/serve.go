@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -108,6 +109,29 @@ func newLog(w io.Writer, s serve.Settings) *slog.Logger {
 	return slog.New(serve.Leveled(slog.NewJSONHandler(cli.PlainJSON(w), options), level))
 }
 
+// exitWait bounds how long an end waits for whoever reads the log.
+const exitWait = time.Second
+
+// unhurried has nobody wait for who reads the log, and what else is said on standard error. The
+// format of the log is chosen here.
+func (a *app) unhurried(s *serve.Settings) {
+	f, is := a.err.(*os.File)
+	if !is {
+		return
+	}
+	if s.LogFormat == "" && terminal(f) {
+		s.LogFormat = "text"
+	}
+	format, exit := *s, a.exit
+	a.said = cli.NewQueue(f, func(w io.Writer, dropped uint64) {
+		newLog(w, format).Error("lines of log were dropped, since nobody read them", "lines", dropped)
+	})
+	a.err, a.exit = a.said, func(code int) {
+		a.said.Close(exitWait)
+		exit(code)
+	}
+}
+
 // signaled is the cause of a context that a signal has ended.
 type signaled struct{ os.Signal }
 
@@ -127,8 +151,8 @@ func draining(ctx context.Context, log *slog.Logger, drain fmt.Stringer, signals
 					exit(cli.ExitSignal + signalNumber(s))
 					return
 				}
-				log.Info("draining; a second signal ends at once", "signal", s.String(), "at most", drain.String())
 				cancel(signaled{s})
+				log.Info("draining; a second signal ends at once", "signal", s.String(), "at most", drain.String())
 			case <-stopped:
 				return
 			}

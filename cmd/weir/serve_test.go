@@ -283,6 +283,14 @@ func TestDraining(t *testing.T) {
 	}
 	stop()
 
+	// Who reads the log, and has stopped to, does not hold up the draining.
+	r, w := io.Pipe()
+	ctx, stop = draining(t.Context(), slog.New(slog.NewTextHandler(w, nil)), time.Second, signals, nil)
+	signals <- syscall.SIGTERM
+	edgetest.Receive(t, ctx.Done(), "the draining")
+	r.Close()
+	stop()
+
 	ctx, stop = draining(t.Context(), log, time.Second, signals, nil)
 	stop()
 	if !errors.Is(ctx.Err(), context.Canceled) {

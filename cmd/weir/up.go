@@ -220,6 +220,7 @@ func (a *app) restful() {
 func (a *app) up(ctx context.Context, s serve.Settings, paths workload.Paths, o upFlags) error {
 	a.restful()
 	// 1. What was kept, and the lock of it.
+	a.unhurried(&s)
 	var keeper atomic.Pointer[workload.Keeper]
 	log := keptLog(a.err, s, &keeper)
 	secrets, encrypted, locked, err := a.secrets().OfWorkloads(ctx, s.SecretsDir, !o.detached)

@@ -41,7 +41,7 @@ func (a *App) Paths() (workload.Paths, error) {
 
 // Terminal reports whether a stream is a terminal.
 func Terminal(stream any) bool {
-	f, ok := stream.(*os.File)
+	f, ok := stream.(interface{ Fd() uintptr })
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
