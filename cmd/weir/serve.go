@@ -98,15 +98,19 @@ The process ends after SIGINT or SIGTERM, when the calls in flight are done or
 
 // newLog opens the log of the process.
 func newLog(w io.Writer, s serve.Settings) *slog.Logger {
-	var level slog.Level
+	return slog.New(serve.Leveled(logTo(w, s)))
+}
+
+// logTo is what writes a log, and from which level on.
+func logTo(w io.Writer, s serve.Settings) (h slog.Handler, level slog.Level) {
 	if err := level.UnmarshalText([]byte(s.LogLevel)); err != nil {
 		level = slog.LevelInfo // Settings.Check lets no other word through
 	}
-	options := &slog.HandlerOptions{Level: slog.LevelDebug} // which a server may ask for
+	options := &slog.HandlerOptions{Level: slog.LevelDebug} // which a server or a workload may ask for
 	if s.LogFormat == "text" || s.LogFormat == "" && terminal(w) {
-		return slog.New(serve.Leveled(slog.NewTextHandler(w, options), level))
+		return slog.NewTextHandler(w, options), level
 	}
-	return slog.New(serve.Leveled(slog.NewJSONHandler(cli.PlainJSON(w), options), level))
+	return slog.NewJSONHandler(cli.PlainJSON(w), options), level
 }
 
 // exitWait bounds how long an end waits for whoever reads the log.

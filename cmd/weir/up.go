@@ -18,7 +18,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/cmd/weir/local"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/sandbox"
@@ -311,15 +310,7 @@ func transitions(k *workload.Keeper) edge.Collector {
 
 // keptLog is the log of a manager. What is about a workload is written to its own log, too.
 func keptLog(w io.Writer, s serve.Settings, keeper *atomic.Pointer[workload.Keeper]) *slog.Logger {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(s.LogLevel)); err != nil {
-		level = slog.LevelInfo // Settings.Check lets no other word through
-	}
-	options := &slog.HandlerOptions{Level: slog.LevelDebug} // which a workload may ask for
-	var h slog.Handler = slog.NewJSONHandler(cli.PlainJSON(w), options)
-	if s.LogFormat == "text" || s.LogFormat == "" && terminal(w) {
-		h = slog.NewTextHandler(w, options)
-	}
+	h, level := logTo(w, s)
 	return slog.New(serve.Leveled(&sorter{Handler: h, keeper: keeper}, level))
 }
 
