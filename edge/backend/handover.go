@@ -23,6 +23,8 @@ type Handed struct {
 	Level      string   `json:"level,omitempty"`
 	Subscribed []string `json:"subscribed,omitempty"` // URIs
 	Heard      string   `json:"heard,omitempty"`      // id of the last event of the session's own stream
+
+	Over bool `json:"-"` // it had a process, which ends with this one
 }
 
 // maxHandedID is how long the id of a session, or of an event, may be that is
@@ -42,12 +44,12 @@ func (b *Backend) Hand(ctx context.Context, client *edge.Session) (h Handed, ok 
 		h.Subscribed = w.uris.list()
 		w.mu.Unlock()
 	}
+	if l, is := client.Attached(laneKey{b}).(*lane); is && (l.live.Load() != nil || l.lost.Load()) {
+		return Handed{Over: true}, true
+	}
 	s, is := client.Attached(b).(*session)
 	if !is {
 		return h, len(h.Subscribed) > 0
-	}
-	if b.Local != nil {
-		return Handed{}, false // its process ends with this one
 	}
 	if s.live.Load() == nil {
 		select {
@@ -56,13 +58,16 @@ func (b *Backend) Hand(ctx context.Context, client *edge.Session) (h Handed, ok 
 		case <-ctx.Done():
 		}
 	}
+	if b.lined != nil && (s.live.Load() != nil || s.lost.Load()) {
+		return Handed{Over: true}, true
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h.Level, h.Heard, h.First, h.Requests = s.level, s.heard, s.first, s.ids.Load()+apart
 	if subs := s.subs.list(); len(subs) > 0 {
 		h.Subscribed = subs
 	}
-	if l := s.live.Load(); l != nil && l.sse == nil && len(l.id) <= maxHandedID {
+	if l := s.live.Load(); l != nil && l.sse == nil && b.Local == nil && len(l.id) <= maxHandedID {
 		h.ID, h.Version = l.id, l.version
 	}
 	return h, true

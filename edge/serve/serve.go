@@ -402,6 +402,9 @@ func (e *Edge) Serve(ctx context.Context) error {
 	e.tick(time.Now()) // to open the plan may have taken longer than a request may
 	e.sessions.ReadMail()
 	if e.before != nil {
+		if awaitLocals(ctx, e); ctx.Err() != nil { // the process before goes on
+			return e.retreat()
+		}
 		e.inherit()
 	}
 	failed := make(chan error, 3)
@@ -452,6 +455,16 @@ func (e *Edge) Serve(ctx context.Context) error {
 	e.leave(e.sessions.Replaced())
 	e.close()
 	return err
+}
+
+// retreat ends an edge that is not to take the place of the process before it after all.
+func (e *Edge) retreat() error {
+	e.door.Abandon()
+	if e.admin != nil {
+		e.admin.door.Abandon()
+	}
+	e.close()
+	return e.before.Leave(false)
 }
 
 // inherit takes over the sessions of the process before this one. Without them this

@@ -87,6 +87,8 @@ type handedSession struct {
 	Heard        bool                      `json:"heard,omitempty"`      // its client has a stream for what belongs to no call
 	Stored       []byte                    `json:"stored,omitempty"`     // as a store has it; nothing where none does
 	Upstream     map[string]backend.Handed `json:"upstream,omitempty"`
+
+	process string // backend whose process it had, which ends with this one; "" for none
 }
 
 // Task is where a task is, as another process is told it, or where a resource is that an answer
@@ -220,7 +222,10 @@ func (ss *Sessions) HandOver(rw io.ReadWriter) (err error) {
 		}
 		one, ok := ss.hand(ctx, s)
 		if !ok {
-			continue // it has ended
+			if one.process != "" {
+				did.leave("a session of server %s: it ends with its process of backend %s", s.Server, one.process)
+			}
+			continue // else it has ended
 		}
 		text := encoded(one)
 		if bytes += len(text); bytes > maxHandedBytes/2 {
@@ -309,7 +314,7 @@ func encoded(v any) []byte {
 }
 
 // hand returns a session as it is handed over; false for one that ends with this
-// process.
+// process, as one does that has a process of a local server: no other has what that remembers.
 func (ss *Sessions) hand(ctx context.Context, s *Session) (handedSession, bool) {
 	h := handedSession{
 		ID: s.ID, Server: s.Server, Owner: s.Owner, Holder: ss.holderOf(s), Version: s.Version, Info: s.Info, Capabilities: s.Capabilities,
@@ -328,6 +333,12 @@ func (ss *Sessions) hand(ctx context.Context, s *Session) (handedSession, bool) 
 	if served := ss.o.Servers()[s.Server]; served != nil && !over {
 		for _, b := range served.Backends {
 			if up, ok := b.Hand(ctx, &s.Session); ok {
+				if up.Over && h.Stored == nil { // where a store has it, it goes on elsewhere in any case
+					h.process = b.Name
+				}
+				if up.Over {
+					continue
+				}
 				if h.Upstream == nil {
 					h.Upstream = make(map[string]backend.Handed)
 				}
@@ -335,7 +346,7 @@ func (ss *Sessions) hand(ctx context.Context, s *Session) (handedSession, bool) 
 			}
 		}
 	}
-	return h, !over
+	return h, !over && h.process == ""
 }
 
 // handedOver notes that another process goes on with a session.

@@ -1,0 +1,127 @@
+//go:build unix
+
+package stdio_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-edge/weir/edge/backend"
+	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/serve"
+	"github.com/weir-edge/weir/edge/stdio"
+)
+
+// latched starts servers once open is closed, and says when it is asked to.
+type latched struct {
+	stdio.Starter
+	asked chan struct{}
+	open  chan struct{}
+}
+
+func (l latched) Start(ctx context.Context, principal string) (stdio.Process, error) {
+	select {
+	case l.asked <- struct{}{}:
+	default:
+	}
+	select {
+	case <-l.open:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	return l.Starter.Start(ctx, principal)
+}
+
+// successors are edges before two servers, of which each takes over from the one before.
+func successors(t *testing.T, server edgetest.Era) (next func(asked, open chan struct{}) *edgetest.Edge) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "weir") // the name of a socket is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	socket := filepath.Join(dir, "sock")
+	return func(asked, open chan struct{}) *edgetest.Edge {
+		t.Helper()
+		return edgetest.StartPlan(t, plannedAs(t, several), edgetest.Settings(func(c *serve.Settings) { c.HandOver = socket }), edgetest.With(serve.WithWorkloads(func(s serve.Starting) (backend.Local, error) {
+			start := latched{program(t, server.String(), filepath.Join(dir, "told")), asked, open}
+			return stdio.New(stdio.Config{Name: s.Workload.Name, Digest: s.Digest, Timeout: 3 * time.Second, Starter: start})
+		})))
+	}
+}
+
+// begun is the first of them, once it serves and has its servers listed.
+func begun(t *testing.T, next func(asked, open chan struct{}) *edgetest.Edge) *edgetest.Edge {
+	t.Helper()
+	now := make(chan struct{})
+	close(now)
+	e := next(nil, now)
+	await(t, "both servers are listed", func() bool {
+		text, err := e.NewClient().Modern("1", "tools/list", "").TryAnswer()
+		return err == nil && strings.Contains(string(text), "one_echo") && strings.Contains(string(text), "two_echo")
+	})
+	return e
+}
+
+// TestHandOverWaitsForServers: a process that takes over does so when its local servers have
+// started: until then the one before serves, and goes on where the new one is told to end.
+func TestHandOverWaitsForServers(t *testing.T) {
+	next := successors(t, edgetest.Modern)
+	first := begun(t, next)
+	calls := func() {
+		t.Helper()
+		for _, tool := range []string{"one_echo", "two_echo"} {
+			first.NewClient().Modern("2", "tools/call", edgetest.CallParams(tool, "{}")).Result()
+		}
+	}
+	waits := func(e *edgetest.Edge, asked chan struct{}) {
+		t.Helper()
+		edgetest.Receive(t, asked, "the start of a server")
+		await(t, "the new process waits", func() bool { return strings.Contains(e.Log(), "local servers start before this process takes over") })
+		calls()
+		if log := first.Log(); strings.Contains(log, "another process serves now") {
+			t.Fatalf("the process before has left: %s", log)
+		}
+	}
+	asked := make(chan struct{}, 1)
+	given := next(asked, make(chan struct{}))
+	waits(given, asked)
+	given.Stop()
+	calls()
+
+	asked, open := make(chan struct{}, 1), make(chan struct{})
+	second := next(asked, open)
+	waits(second, asked)
+	close(open)
+	await(t, "the new process serves", func() bool { return strings.Contains(first.Log(), "another process serves now") })
+	calls()
+}
+
+// TestSessionsWithProcessesEndAtAHandOver: a legacy session whose process at a local server ends
+// with the process before is 404 at its next request, as after any end of its process; one that
+// has none goes on. The log says how many end.
+func TestSessionsWithProcessesEndAtAHandOver(t *testing.T) {
+	for _, server := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
+		t.Run(server.String(), func(t *testing.T) {
+			next := successors(t, server)
+			first := begun(t, next)
+			used, unused := first.NewClient().Initialize("{}"), first.NewClient().Initialize("{}")
+			used.Call("1", "one_echo", "{}").Result()
+			now := make(chan struct{})
+			close(now)
+			next(nil, now)
+			first.Ended()
+			if r := used.Call("2", "one_echo", "{}"); r.Status != 404 {
+				t.Errorf("the session goes on, and its process has ended: %d %s", r.Status, r.Body)
+			}
+			unused.Call("2", "one_echo", "{}").Result()
+			if log := first.Log(); !strings.Contains(log, "left=1") || !strings.Contains(log, "it ends with its process of backend one") {
+				t.Errorf("the log does not say what ends: %s", log)
+			}
+		})
+	}
+}
