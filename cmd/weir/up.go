@@ -227,7 +227,7 @@ func (a *app) up(ctx context.Context, s serve.Settings, paths workload.Paths, o 
 		return err
 	}
 	if locked != nil {
-		log.Warn("workloads that need secrets have to wait: `weir secret unlock`", "error", locked)
+		log.Warn("workloads that need secrets have to wait", "error", locked)
 	}
 	d := local.NewDoors(s, paths, log)
 	d.Audits = true

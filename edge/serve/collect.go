@@ -53,7 +53,7 @@ func (e *Edge) collect(m edge.Emitter) {
 	e.door.Collect(m)
 	m.Gauge("weir_inflight", "Requests that are being answered.", float64(e.inflight.Load()))
 	m.Gauge("weir_inflight_limit", "How many requests may be answered at a time.", float64(e.settings.MaxInflight))
-	m.Gauge("weir_streams", "Open streams of clients.", float64(e.sessions.Streams.Len()))
+	m.Gauge("weir_streams", "Open streams of clients.", float64(e.sessions.Streams.Places()))
 	m.Gauge("weir_parked_calls", "Calls that wait for their client to come back with an answer.", float64(e.replicas.Parked.Len()))
 	m.Counter("weir_parked_dropped", "Notifications of parked calls whose client was away.", float64(e.replicas.Parked.Dropped()))
 	m.With("result", "ok").Counter("weir_reloads", "Reloads of the configuration.", float64(e.reloads.done.Load()))

@@ -241,3 +241,21 @@ func TestStateKeyOfASecret(t *testing.T) {
 		}
 	}
 }
+
+// TestDamagedSecretsHoldUpNoStart: where the file of secrets is damaged, states have a random key
+// as where it is locked. The log says what to do, and the file stays as it is.
+func TestDamagedSecretsHoldUpNoStart(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "secrets.enc")
+	if err := os.WriteFile(path, []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := newFront(t, edgetest.Modern, edgetest.With(serve.WithSecrets(secret.Options{Store: secret.NewEncrypted(path)})))
+	f.callerOf(t, edgetest.Modern, "").call(t, "1", "{}").Result()
+	if log := f.Log(); !strings.Contains(log, "a random key stands in for the key of states") || !strings.Contains(log, "bring back a copy of it") {
+		t.Errorf("the log does not say what to do: %s", log)
+	}
+	if text, err := os.ReadFile(path); err != nil || string(text) != "damaged" {
+		t.Errorf("the file has changed: %q, %v", text, err)
+	}
+}

@@ -236,7 +236,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (_
 	if e.world.secrets, err = secret.New(e.given.secrets); err != nil {
 		return nil, fmt.Errorf("--secrets-dir: %w", err)
 	}
-	keys, given, err := stateKeys(s.StateKeyFile, e.world.secrets.Draft(plan.Secrets))
+	keys, given, err := stateKeys(s.StateKeyFile, e.world.secrets.Draft(plan.Secrets), log)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"github.com/weir-edge/weir/edge"
@@ -25,8 +26,8 @@ type seals struct {
 
 // stateKeys returns the keys that seal states: those of a file, else those of a secret,
 // else a random one for the life of the process, also where secrets are not unlocked or set up
-// yet. given reports that they are not random, so that other edges may have them.
-func stateKeys(file string, secrets edge.Secrets) (keys [][]byte, given bool, err error) {
+// yet, or their file is damaged, which the log says. given reports that they are not random, so that other edges may have them.
+func stateKeys(file string, secrets edge.Secrets, log *slog.Logger) (keys [][]byte, given bool, err error) {
 	if file != "" {
 		text, err := edge.ReadKeys(file)
 		if err == nil {
@@ -41,6 +42,8 @@ func stateKeys(file string, secrets edge.Secrets) (keys [][]byte, given bool, er
 	case err == nil:
 		keys, err = secret.ParseStateKeys("secret "+secret.State+"/"+secret.StateKey, []byte(text))
 		return keys, true, err
+	case errors.Is(err, secret.ErrDamaged):
+		log.Warn("a random key stands in for the key of states until the next start", "error", err)
 	case !errors.Is(err, secret.ErrNowhere) && !errors.Is(err, secret.ErrLocked) && !errors.Is(err, secret.ErrNotSetUp):
 		return nil, false, err
 	}

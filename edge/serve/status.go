@@ -63,7 +63,7 @@ func (served *server) status() status.Server {
 		URL:      served.url(),
 		Metadata: served.metadata,
 		Sessions: len(e.sessions.Of(served.Name)),
-		Streams:  e.sessions.Streams.Len(),
+		Streams:  e.sessions.Streams.Places(),
 		Inflight: e.inflight.Load(),
 		Parked:   e.replicas.Parked.Len(),
 		Dropped:  e.replicas.Parked.Dropped(),

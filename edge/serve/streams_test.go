@@ -300,3 +300,26 @@ func TestConnectionAfterAStream(t *testing.T) {
 		}
 	}
 }
+
+// TestStreamsThatAreCounted: the metric and the status count what --max-streams does, modern
+// clients that listen too.
+func TestStreamsThatAreCounted(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, edgetest.Legacy, edgetest.Settings(func(s *serve.Settings) { s.AdminListen = "127.0.0.1:0" }))
+	counted := func(n int) func() bool {
+		return func() bool {
+			_, metrics := adminAsk(t, f.Serve.AdminAddr(), "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+			status := string(f.client.Do("GET", "/status", "").Body)
+			return strings.Contains(metrics, fmt.Sprintf("\nweir_streams %d\n", n)) && strings.Contains(status, fmt.Sprintf(`"streams": %d,`, n))
+		}
+	}
+	edgetest.Until(t, "no stream to be counted", counted(0))
+	listen := f.client.Modern("1", "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`)
+	listen.Next()
+	edgetest.Until(t, "the one who listens to be counted", counted(1))
+	get := f.client.Initialize("").Listen()
+	edgetest.Until(t, "the stream of a session to be counted", counted(2))
+	get.Close()
+	listen.Close()
+	edgetest.Until(t, "no stream to be counted any more", counted(0))
+}

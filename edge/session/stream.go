@@ -408,6 +408,16 @@ func (t *Streams) Len() int {
 	return len(t.all)
 }
 
+// Places returns how many places streams have, those of modern clients that listen too.
+func (t *Streams) Places() (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, of := range t.count {
+		n += of
+	}
+	return n
+}
+
 // Open puts a stream into its session. The first one begins to listen to the
 // backends for what belongs to no call.
 func (s *Session) Open(o *Stream) {
