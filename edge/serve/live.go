@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
@@ -119,4 +121,21 @@ func (l *live) close() {
 		work.Go(release)
 	}
 	work.Wait()
+}
+
+// localsWait bounds how long the taking over from another process waits for local servers. The
+// other one waits longer, which serves meanwhile.
+const localsWait = 30 * time.Second
+
+// awaitLocals waits until each local server has said what it offers, or has failed to: calls that
+// come before fail, where the process before has it running.
+func (l *live) awaitLocals(ctx context.Context, log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(ctx, localsWait)
+	defer cancel()
+	for name, s := range l.servers {
+		if s.Book != nil && s.pending(true) {
+			log.Info("local servers start before this process takes over", "server", name, "at most", localsWait.String())
+			s.await(ctx, true)
+		}
+	}
 }

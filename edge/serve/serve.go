@@ -402,8 +402,8 @@ func (e *Edge) Serve(ctx context.Context) error {
 	e.tick(time.Now()) // to open the plan may have taken longer than a request may
 	e.sessions.ReadMail()
 	if e.before != nil {
-		if awaitLocals(ctx, e); ctx.Err() != nil { // the process before goes on
-			return e.retreat()
+		if e.live.Load().awaitLocals(ctx, e.log); ctx.Err() != nil { // the process before goes on
+			return retreat(e)
 		}
 		e.inherit()
 	}
@@ -458,7 +458,7 @@ func (e *Edge) Serve(ctx context.Context) error {
 }
 
 // retreat ends an edge that is not to take the place of the process before it after all.
-func (e *Edge) retreat() error {
+func retreat(e *Edge) error {
 	e.door.Abandon()
 	if e.admin != nil {
 		e.admin.door.Abandon()

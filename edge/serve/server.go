@@ -145,3 +145,32 @@ func (s *server) close() {
 	work.Go(s.after.run)
 	work.Wait()
 }
+
+// await waits until each backend of a server, or each local one, has said what it offers, or has
+// failed to.
+func (s *server) await(ctx context.Context, local bool) {
+	look := time.NewTicker(50 * time.Millisecond)
+	defer look.Stop()
+	for s.Book != nil && s.pending(local) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+		}
+	}
+}
+
+// pending reports whether a backend has yet to say what it offers; a local one alone, where local
+// says so.
+func (s *server) pending(local bool) bool {
+	failed := map[string]bool{}
+	for _, b := range s.Backends {
+		failed[b.Name] = b.Status().Message != "" || local && b.Local == nil
+	}
+	for _, one := range s.Book.Status() {
+		if one.Missing && one.Message == "" && !failed[one.Backend] {
+			return true
+		}
+	}
+	return false
+}

@@ -65,7 +65,7 @@ type Settings struct {
 	StoreCA                  string        `name:"store-ca" kind:"FILE" help:"authorities in PEM of shared stores with TLS; without it those of the system"`
 	WebhookConfig            []string      `name:"webhook-config" kind:"LIST" files:"true" help:"files of webhooks that every message is shown to"`
 	AllowWorkloads           []string      `name:"allow-workloads" kind:"LIST" help:"forms of MCPServers that this process may start: local, for processes of this machine, container, and wasm, for modules of WebAssembly; none without"`
-	StateDir                 string        `name:"state-dir" kind:"DIR" help:"directory of this user alone for what is kept of started MCPServers; a temporary one without"`
+	StateDir                 string        `name:"state-dir" kind:"DIR" help:"directory of this user alone for what is kept of started MCPServers; without, a temporary one, which a process that is killed leaves behind"`
 	CallCap                  time.Duration `name:"call-cap" kind:"DURATION" default:"10m" help:"the longest that any call may take"`
 	DrainTimeout             time.Duration `name:"drain-timeout" kind:"DURATION" default:"10s" help:"how long calls in flight may take at the end"`
 	LogFormat                string        `name:"log-format" kind:"FORMAT" values:"text json" optional:"true" help:"text or json; without it text on a terminal, else json"`
