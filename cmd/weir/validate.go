@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-edge/weir/cmd/weir/cli"
+	"github.com/weir-edge/weir/cmd/weir/doctor"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/settings"
@@ -90,7 +91,7 @@ Modules of filters are read and not compiled: "weir doctor" starts them.`,
 				return err
 			}
 			missing := r.Missing(cmd.Context(), secrets)
-			if found = slices.Concat(found, missing, unsent(r, secrets)); strict {
+			if found = slices.Concat(found, missing, doctor.Unsent(r, secrets)); strict {
 				found = found.Strict()
 			}
 
