@@ -26,7 +26,8 @@ type seals struct {
 
 // stateKeys returns the keys that seal states: those of a file, else those of a secret,
 // else a random one for the life of the process, also where secrets are not unlocked or set up
-// yet, or their file is damaged, which the log says. given reports that they are not random, so that other edges may have them.
+// yet, or their file is damaged, which the log says. given reports that they are not random, so
+// that other edges may have them.
 func stateKeys(file string, secrets edge.Secrets, log *slog.Logger) (keys [][]byte, given bool, err error) {
 	if file != "" {
 		text, err := edge.ReadKeys(file)
