@@ -91,7 +91,7 @@ type Backend struct {
 	ailing    atomic.Bool  // the last that failed by its fault has not been followed by anything good yet
 	recovered atomic.Int64 // when that was last told, Unix nanoseconds
 
-	lacked, misread, strayed, fails atomic.Int64 // when it was last logged that a request had no credential, an answer could not be read, what is odd was passed over, and a call to a backend elsewhere failed, Unix nanoseconds
+	lacked, misread, unread, strayed, fails atomic.Int64 // when it was last logged that a request had no credential, an answer could not be read, what is no message was passed over, what is odd was, and a call to a backend elsewhere failed, Unix nanoseconds
 
 	sureUntil [2]atomic.Int64 // Unix nanoseconds; until then an odd answer, or for [1] one that is plainly of the legacy era, is no reason to ask what it speaks
 
@@ -168,7 +168,7 @@ func Open(c Config) (*Backend, error) {
 		}
 		b.peer = newPeer(u, pool, &c)
 		b.peer.stray = b.stray
-		b.peer.missed = func(err error) { b.odd("what is no message on a stream; passed over", "error", err) }
+		b.peer.missed = func(err error) { b.odd(&b.unread, "what is no message on a stream; passed over", "error", err) }
 		b.peer.credentials.taken = b.taken
 	}
 	b.numbers.Store(startOfNumbers(lined != nil))
@@ -513,7 +513,7 @@ func (b *Backend) Handle(ctx context.Context, x *edge.Exchange) (*edge.Response,
 		b.heard(outcome, false)
 	}
 	if err != nil {
-		return nil, b.named(err)
+		return nil, b.named(err, true)
 	}
 	return r, nil
 }
@@ -558,8 +558,8 @@ func due(at *atomic.Int64, every time.Duration) bool {
 }
 
 // odd logs what a backend sent that it should not: now and then, since it may be very much.
-func (b *Backend) odd(what, key string, value any) {
-	if due(&b.strayed, time.Minute) {
+func (b *Backend) odd(at *atomic.Int64, what, key string, value any) {
+	if due(at, time.Minute) {
 		b.Log.Warn("backend sent "+what, "backend", b.Name, key, value)
 	}
 }

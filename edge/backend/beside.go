@@ -81,7 +81,6 @@ func (c *call) heardOf(one *call) {
 	if c != one || c == nil {
 		return
 	}
-	c.came.Add(1)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.reply != nil && c.asks == 0 {
@@ -133,6 +132,8 @@ func (s *session) before(ctx context.Context, l *link, on *call, m *mcp.Message)
 	}
 	if on == nil && lively[m.Method] {
 		s.alive()
+	} else if on != nil && m.Method != "ping" {
+		on.came.Add(1)
 	}
 	c, client := s.addressee(on, m)
 	if m.Kind == mcp.Request {

@@ -138,8 +138,9 @@ func (e *refusal) later(backend string, err error) error {
 }
 
 // named gives an error the name of the backend, and a client no more of it
-// than that: addresses and causes are for the log.
-func (b *Backend) named(err error) error {
+// than that: addresses and causes are for the log, which has a call that failed elsewhere as a warning
+// once a minute.
+func (b *Backend) named(err error, call bool) error {
 	if err == nil {
 		return nil
 	}
@@ -162,16 +163,16 @@ func (b *Backend) named(err error) error {
 	if (kind == edge.Unavailable || kind == edge.Timeout) && errors.As(err, new(*noCredential)) && due(&b.lacked, time.Minute) {
 		b.Log.Warn("calls fail for want of a credential", "backend", b.Name, "error", err)
 	}
+	say := b.Log.Debug
+	if call && b.Local == nil && (kind == edge.Unavailable || kind == edge.Internal || kind == edge.Timeout) && due(&b.fails, time.Minute) {
+		say = b.Log.Warn // checks tell of it later, if they do
+	}
 	switch kind {
 	case edge.Unavailable, edge.Internal:
-		say := b.Log.Debug
-		if b.Local == nil && due(&b.fails, time.Minute) { // checks tell of it later
-			say = b.Log.Warn
-		}
 		say("backend unavailable", "backend", b.Name, "error", err)
 		return &edge.Error{Kind: edge.Unavailable, Op: err.Error(), Err: fmt.Errorf("backend %q unavailable", b.Name)}
 	case edge.Timeout:
-		b.Log.Debug("backend timed out", "backend", b.Name, "error", err)
+		say("backend timed out", "backend", b.Name, "error", err)
 		return &edge.Error{Kind: edge.Timeout, Op: err.Error(), Err: fmt.Errorf("backend %q timed out", b.Name)}
 	}
 	return err

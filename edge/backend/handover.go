@@ -24,7 +24,7 @@ type Handed struct {
 	Subscribed []string `json:"subscribed,omitempty"` // URIs
 	Heard      string   `json:"heard,omitempty"`      // id of the last event of the session's own stream
 
-	Over bool `json:"-"` // it had a process, which ends with this one
+	Over bool `json:"over,omitempty"` // it has a process of a local server, which ends with this one
 }
 
 // maxHandedID is how long the id of a session, or of an event, may be that is
@@ -44,7 +44,7 @@ func (b *Backend) Hand(ctx context.Context, client *edge.Session) (h Handed, ok 
 		h.Subscribed = w.uris.list()
 		w.mu.Unlock()
 	}
-	if l, is := client.Attached(laneKey{b}).(*lane); is && (l.live.Load() != nil || l.lost.Load()) {
+	if l, is := client.Attached(laneKey{b}).(*lane); is && (l.live.Load() != nil || l.lost.Load() || len(l.opening) > 0) {
 		return Handed{Over: true}, true
 	}
 	s, is := client.Attached(b).(*session)
@@ -58,7 +58,7 @@ func (b *Backend) Hand(ctx context.Context, client *edge.Session) (h Handed, ok 
 		case <-ctx.Done():
 		}
 	}
-	if b.lined != nil && (s.live.Load() != nil || s.lost.Load()) {
+	if b.lined != nil && (s.live.Load() != nil || s.lost.Load() || len(s.opening) > 0) {
 		return Handed{Over: true}, true
 	}
 	s.mu.Lock()
@@ -139,8 +139,16 @@ func (b *Backend) TakenBack(client *edge.Session) {
 // reports false when it does not: what was handed is no such thing, the backend
 // is spoken to in another way now, or the client has met it here already.
 func (b *Backend) Take(client *edge.Session, h Handed) bool {
-	if !h.sound() {
+	if !h.sound() || h.Over && b.lined == nil {
 		return false
+	}
+	if h.Over { // as where its process has ended here
+		l, s := newLane(b, ownerOfSession(client), client), newSession(b, false, client, relayed(client))
+		l.lost.Store(true)
+		s.lost.Store(true)
+		client.Attach(laneKey{b}, func() io.Closer { return l })
+		client.Attach(b, func() io.Closer { return s })
+		return true
 	}
 	if in := b.Known(); in != nil && in.Era == mcp.Modern || h.ID == "" {
 		return b.takeWishes(client, h)

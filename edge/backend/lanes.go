@@ -93,7 +93,7 @@ func (l *lane) Close() error {
 // of the call that it is of (2026-07-28, basic/transports, stdio).
 func (l *lane) beside(at *lines, m *mcp.Message) {
 	if m.Kind == mcp.Request {
-		l.b.odd("a request in the modern era; dropped", "method", m.Method)
+		l.b.odd(&l.b.strayed, "a request in the modern era; dropped", "method", m.Method)
 		return
 	}
 	l.b.ears.changed(m)

@@ -129,7 +129,7 @@ func (b *Backend) listen(ctx context.Context, client *edge.Session, out edge.Cli
 		return err
 	}
 	if b.lined != nil && client.ID == "" {
-		return b.named(b.attendLocal(ctx, client, in, out, opened))
+		return b.named(b.attendLocal(ctx, client, in, out, opened), false)
 	}
 	if in.Era == mcp.Modern {
 		return b.listenModern(ctx, client, out, opened)
@@ -138,7 +138,7 @@ func (b *Backend) listen(ctx context.Context, client *edge.Session, out edge.Cli
 	if err != nil {
 		return err
 	}
-	return b.named(hear(s, ctx, out, opened))
+	return b.named(hear(s, ctx, out, opened), false)
 }
 
 // modernClient carries a modern client's message to a legacy backend, over a

@@ -72,7 +72,7 @@ func (b *Backend) modernCall(ctx context.Context, x *edge.Exchange, m *mcp.Messa
 			return // no question of a server of this era is answered
 		}
 		if n.Kind == mcp.Request {
-			b.odd("a request on a stream of the modern era; dropped", "method", n.Method)
+			b.odd(&b.strayed, "a request on a stream of the modern era; dropped", "method", n.Method)
 			return
 		}
 		heard := wanted(m, n, token)

@@ -154,15 +154,7 @@ func (r *registry) signatures(ctx context.Context, digest v1.Hash) (all []*signa
 	if !whole { // it hides none that was found
 		all = append(all, &signature{broken: fmt.Errorf("the list of what refers to the image breaks off, leads out of its repository, or has more than %d pages", maxPages)})
 	}
-	looked := 0
-	for n := len(list) - 1; n >= 0 && looked < maxSignatures; n-- { // the newest first
-		d := list[n]
-		// Lists of clients that know no artifact types, as cosign 2 writes them where the registry
-		// has none, have that of an empty configuration.
-		if d.ArtifactType != "" && d.ArtifactType != emptyType && !strings.HasPrefix(d.ArtifactType, bundleType) {
-			continue
-		}
-		looked++
+	for _, d := range slices.Backward(list) { // the newest first
 		s, err := attached(r.bundle(d.Digest, opts))
 		if err != nil {
 			return nil, r.answer(ctx, err)
@@ -179,18 +171,30 @@ func (r *registry) signatures(ctx context.Context, digest v1.Hash) (all []*signa
 	return append(all, more...), nil
 }
 
-// referrers are what refers to an image, by the list of its registry, or under the tag that takes
-// the place of one (OCI distribution-spec, "Listing Referrers"); and whether that is all. The
-// library reads one page of a list.
+// newest adds to what may be bundles those of a list, and keeps the last ones.
+func newest(all, list []v1.Descriptor) []v1.Descriptor {
+	for _, d := range list {
+		// Lists of clients that know no artifact types, as cosign 2 writes them where the registry
+		// has none, have that of an empty configuration.
+		if d.ArtifactType == "" || d.ArtifactType == emptyType || strings.HasPrefix(d.ArtifactType, bundleType) {
+			all = append(all, d)
+		}
+	}
+	return slices.Clone(all[max(0, len(all)-maxSignatures):]) // what came before takes memory no longer
+}
+
+// referrers are the newest that may be bundles of what refers to an image, by the list of its
+// registry, or under the tag that takes the place of one (OCI distribution-spec, "Listing
+// Referrers"); and whether the list was read to its end. The library reads one page of a list.
 func (r *registry) referrers(ctx context.Context, digest v1.Hash, opts []remote.Option) (all []v1.Descriptor, whole bool, err error) {
 	base := "/v2/" + r.repo.RepositoryStr() + "/"
 	at := &url.URL{Scheme: r.repo.Scheme(), Host: r.repo.RegistryStr(), Path: base + "referrers/" + digest.String()}
 	for n := range maxPages {
 		index, link, err := r.page(ctx, at)
 		switch {
-		case err != nil:
+		case err != nil && (n == 0 || ctx.Err() != nil):
 			return nil, false, err
-		case index == nil && n > 0:
+		case err != nil, index == nil && n > 0:
 			return all, false, nil
 		case index == nil:
 			got, err := r.manifest(r.repo.Tag(strings.Replace(digest.String(), ":", "-", 1)), opts)
@@ -204,9 +208,9 @@ func (r *registry) referrers(ctx context.Context, digest v1.Hash, opts []remote.
 			if index, err = v1.ParseIndexManifest(bytes.NewReader(got.Manifest)); err != nil {
 				return nil, false, err
 			}
-			return index.Manifests, true, nil
+			return newest(nil, index.Manifests), true, nil
 		}
-		all = append(all, index.Manifests...)
+		all = newest(all, index.Manifests)
 		if link == "" {
 			return all, true, nil
 		}

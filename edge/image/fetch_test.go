@@ -100,6 +100,7 @@ func TestPagesOfReferrers(t *testing.T) {
 		"a name of a user":             {link: `<http://a:b@HOSTAT?last=x>; rel="next"`, pages: 1, words: broken, asked: 1},
 		"no end":                       {link: `<?last=x>; rel="next"`, pages: 1000, words: broken, asked: 16},
 		"a next one that is not there": {link: `</v2/tool/referrers/none>; rel="next"`, pages: 1, words: broken, asked: 2},
+		"a next one that is no list":   {link: `</v2/tool/referrers/bad>; rel="next"`, pages: 1, words: broken, asked: 2},
 		"no method":                    {status: http.StatusMethodNotAllowed},
 		"not there":                    {status: http.StatusNotFound},
 		"not made yet":                 {status: http.StatusNotImplemented},
@@ -122,6 +123,11 @@ func TestPagesOfReferrers(t *testing.T) {
 					if asked++; c.status != 0 {
 						w.WriteHeader(c.status)
 						return true
+					}
+					if strings.HasSuffix(r.URL.Path, "/bad") {
+						w.Header().Set("Content-Type", list)
+						_, err := w.Write([]byte("{"))
+						return err == nil
 					}
 					if asked > c.pages {
 						s.handler.ServeHTTP(&overwriting{w, "Content-Type", list + "; charset=utf-8"}, r)

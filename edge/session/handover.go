@@ -87,8 +87,6 @@ type handedSession struct {
 	Heard        bool                      `json:"heard,omitempty"`      // its client has a stream for what belongs to no call
 	Stored       []byte                    `json:"stored,omitempty"`     // as a store has it; nothing where none does
 	Upstream     map[string]backend.Handed `json:"upstream,omitempty"`
-
-	process string // backend whose process it had, which ends with this one; "" for none
 }
 
 // Task is where a task is, as another process is told it, or where a resource is that an answer
@@ -222,10 +220,7 @@ func (ss *Sessions) HandOver(rw io.ReadWriter) (err error) {
 		}
 		one, ok := ss.hand(ctx, s)
 		if !ok {
-			if one.process != "" {
-				did.leave("a session of server %s: it ends with its process of backend %s", s.Server, one.process)
-			}
-			continue // else it has ended
+			continue // it has ended
 		}
 		text := encoded(one)
 		if bytes += len(text); bytes > maxHandedBytes/2 {
@@ -242,6 +237,11 @@ func (ss *Sessions) HandOver(rw io.ReadWriter) (err error) {
 		h.note(one)
 		went[Key(s.ID)] = handed{s, one}
 		did.sessions++
+		for name, up := range one.Upstream {
+			if up.Over {
+				did.leave("a session of server %s: it ends with its process of backend %s", s.Server, name)
+			}
+		}
 	}
 	for _, one := range went {
 		for _, l := range one.s.finished() {
@@ -314,7 +314,8 @@ func encoded(v any) []byte {
 }
 
 // hand returns a session as it is handed over; false for one that ends with this
-// process, as one does that has a process of a local server: no other has what that remembers.
+// process. One that has a process of a local server is handed over as one whose process has
+// ended: no other has what that remembers, and what is passed on of its calls finds it.
 func (ss *Sessions) hand(ctx context.Context, s *Session) (handedSession, bool) {
 	h := handedSession{
 		ID: s.ID, Server: s.Server, Owner: s.Owner, Holder: ss.holderOf(s), Version: s.Version, Info: s.Info, Capabilities: s.Capabilities,
@@ -333,10 +334,7 @@ func (ss *Sessions) hand(ctx context.Context, s *Session) (handedSession, bool) 
 	if served := ss.o.Servers()[s.Server]; served != nil && !over {
 		for _, b := range served.Backends {
 			if up, ok := b.Hand(ctx, &s.Session); ok {
-				if up.Over && h.Stored == nil { // where a store has it, it goes on elsewhere in any case
-					h.process = b.Name
-				}
-				if up.Over {
+				if up.Over && h.Stored != nil { // where a store has it, it goes on elsewhere in any case
 					continue
 				}
 				if h.Upstream == nil {
@@ -346,7 +344,7 @@ func (ss *Sessions) hand(ctx context.Context, s *Session) (handedSession, bool) 
 			}
 		}
 	}
-	return h, !over && h.process == ""
+	return h, !over
 }
 
 // handedOver notes that another process goes on with a session.

@@ -203,6 +203,8 @@ func (ss *Sessions) inheritSession(h *handedSession) (left []leftOver, err error
 	for name, up := range h.Upstream {
 		if b := served.backend(name); b == nil || !b.Take(&s.Session, up) {
 			left = append(left, leftOver{Session: key, Backend: name})
+		} else if up.Over {
+			s.lost.Store(true)
 		}
 	}
 	return left, nil
