@@ -80,7 +80,11 @@ Exit codes: 3 the tool reports a failure, 4 the server answered with an error,
 			}
 			return a.with(cmd, r, target, func(ctx context.Context, c *client.Client) error {
 				if !whole { // what is missing, and a name that is misspelt, is said before anything is sent
-					if arguments, err = a.typed(ctx, cmd, r, c, tool, rest); err != nil {
+					typed, err := a.typed(ctx, cmd, r, c, tool, rest)
+					switch {
+					case err == nil:
+						arguments = typed
+					case len(rest) > 0 || !errors.Is(err, words.ErrInvolved): // which says nothing of a call without words
 						return err
 					}
 				}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-edge/weir/cmd/weir/auth"
 	"github.com/weir-edge/weir/cmd/weir/doctor"
+	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/oauth/login"
 	"github.com/weir-edge/weir/edge/serve"
@@ -161,5 +162,20 @@ func TestStrangersRunNoCode(t *testing.T) {
 		if refused != (code == 9) || refused != strings.Contains(said, "run code that their command does not name") {
 			t.Errorf("%s: exit %d: %s", name, code, said)
 		}
+	}
+}
+
+// A schema beyond what words are read by keeps no tool from being called without any.
+func TestCallsOfAnInvolvedSchema(t *testing.T) {
+	back := edgetest.NewServer(t, edgetest.Modern)
+	back.Always("tools/list", func(c *edgetest.Call) {
+		c.Result(`{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[{"name":"echo","inputSchema":{"type":"object","properties":{"a":{"$ref":"#/properties/a"}}}}]}`)
+	})
+	home := t.TempDir()
+	if said, code := inHome([]string{"call", back.URL, "echo"}, home); code != 0 {
+		t.Errorf("without words: %d %s", code, said)
+	}
+	if said, code := inHome([]string{"call", back.URL, "echo", "a=1"}, home); code == 0 || !strings.Contains(said, "too involved for KEY=VALUE") {
+		t.Errorf("with words: %d %s", code, said)
 	}
 }

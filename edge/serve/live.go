@@ -132,10 +132,18 @@ const localsWait = 30 * time.Second
 func (l *live) awaitLocals(ctx context.Context, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(ctx, localsWait)
 	defer cancel()
+	var work sync.WaitGroup
 	for name, s := range l.servers {
-		if s.Book != nil && s.pending(true) {
-			log.Info("local servers start before this process takes over", "server", name, "at most", localsWait.String())
-			s.await(ctx, true)
+		alone := s.Book == nil && len(s.Backends) == 1 && s.Backends[0].Local != nil && s.Backends[0].Known() == nil
+		if !alone && (s.Book == nil || !s.pending(true)) {
+			continue
 		}
+		log.Info("local servers start before this process takes over", "server", name, "at most", localsWait.String())
+		work.Go(func() {
+			if s.await(ctx, true); alone {
+				_, _ = s.Backends[0].Introduced(ctx, nil) // its clients are told the error
+			}
+		})
 	}
+	work.Wait()
 }

@@ -406,6 +406,7 @@ func (e *Edge) Serve(ctx context.Context) error {
 			return retreat(e)
 		}
 		e.inherit()
+		e.tick(time.Now()) // this may have taken long, too
 	}
 	failed := make(chan error, 3)
 	if e.front != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge/backend"
+	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/serve"
 	"github.com/weir-edge/weir/edge/stdio"
@@ -36,18 +37,21 @@ func (l latched) Start(ctx context.Context, principal string) (stdio.Process, er
 	return l.Starter.Start(ctx, principal)
 }
 
-// successors are edges before two servers, of which each takes over from the one before.
-func successors(t *testing.T, server edgetest.Era) (next func(asked, open chan struct{}) *edgetest.Edge) {
+// successors are edges of a plan, of which each takes over from the one before.
+func successors(t *testing.T, plan *compile.Plan, server edgetest.Era) (next func(asked, open chan struct{}) *edgetest.Edge) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "weir") // the name of a socket is short
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.WriteFile(filepath.Join(dir, "told.tools"), []byte(`,{"name":"ask","inputSchema":{"type":"object"}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	socket := filepath.Join(dir, "sock")
 	return func(asked, open chan struct{}) *edgetest.Edge {
 		t.Helper()
-		return edgetest.StartPlan(t, plannedAs(t, several), edgetest.Settings(func(c *serve.Settings) { c.HandOver = socket }), edgetest.With(serve.WithWorkloads(func(s serve.Starting) (backend.Local, error) {
+		return edgetest.StartPlan(t, plan, edgetest.Settings(func(c *serve.Settings) { c.HandOver = socket }), edgetest.With(serve.WithWorkloads(func(s serve.Starting) (backend.Local, error) {
 			start := latched{program(t, server.String(), filepath.Join(dir, "told")), asked, open}
 			return stdio.New(stdio.Config{Name: s.Workload.Name, Digest: s.Digest, Timeout: 3 * time.Second, Starter: start})
 		})))
@@ -70,7 +74,7 @@ func begun(t *testing.T, next func(asked, open chan struct{}) *edgetest.Edge) *e
 // TestHandOverWaitsForServers: a process that takes over does so when its local servers have
 // started: until then the one before serves, and goes on where the new one is told to end.
 func TestHandOverWaitsForServers(t *testing.T) {
-	next := successors(t, edgetest.Modern)
+	next := successors(t, plannedAs(t, several), edgetest.Modern)
 	first := begun(t, next)
 	calls := func() {
 		t.Helper()
@@ -101,25 +105,57 @@ func TestHandOverWaitsForServers(t *testing.T) {
 	calls()
 }
 
+// TestHandOverWaitsForAServerAlone: so it does for the local server of a server that has no other.
+func TestHandOverWaitsForAServerAlone(t *testing.T) {
+	next := successors(t, planned(t), edgetest.Legacy)
+	now := make(chan struct{})
+	close(now)
+	first := next(nil, now)
+	first.NewClient().Initialize("{}").Call("1", "echo", "{}").Result()
+	asked, open := make(chan struct{}, 1), make(chan struct{})
+	second := next(asked, open)
+	edgetest.Receive(t, asked, "the start of a server")
+	await(t, "the new process waits", func() bool {
+		return strings.Contains(second.Log(), "local servers start before this process takes over")
+	})
+	first.NewClient().Initialize("{}").Call("2", "echo", "{}").Result()
+	if log := first.Log(); strings.Contains(log, "another process serves now") {
+		t.Fatalf("the process before has left: %s", log)
+	}
+	close(open)
+	await(t, "the new process serves", func() bool { return strings.Contains(first.Log(), "another process serves now") })
+}
+
 // TestSessionsWithProcessesEndAtAHandOver: a legacy session whose process at a local server ends
 // with the process before is 404 at its next request, as after any end of its process; one that
 // has none goes on. The log says how many end.
 func TestSessionsWithProcessesEndAtAHandOver(t *testing.T) {
 	for _, server := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
 		t.Run(server.String(), func(t *testing.T) {
-			next := successors(t, server)
+			next := successors(t, plannedAs(t, several), server)
 			first := begun(t, next)
 			used, unused := first.NewClient().Initialize("{}"), first.NewClient().Initialize("{}")
 			used.Call("1", "one_echo", "{}").Result()
+			asking := first.NewClient().Initialize(`{"roots":{}}`)
+			under := asking.Request("1", "tools/call", edgetest.CallParams("one_ask", `{"method":"roots/list"}`))
+			question := under.NextMessage()
 			now := make(chan struct{})
 			close(now)
 			next(nil, now)
+			await(t, "the new process serves", func() bool { return strings.Contains(first.Log(), "another process serves now") })
+			asking.Reply(question.ID, `{"roots":[]}`) // which is passed on
+			if m := under.NextMessage(); m.Result == nil {
+				t.Errorf("the call under way: %+v", m.Error)
+			}
 			first.Ended()
+			if r := asking.Call("2", "one_echo", "{}"); r.Status != 404 {
+				t.Errorf("the session whose call was under way goes on: %d %s", r.Status, r.Body)
+			}
 			if r := used.Call("2", "one_echo", "{}"); r.Status != 404 {
 				t.Errorf("the session goes on, and its process has ended: %d %s", r.Status, r.Body)
 			}
 			unused.Call("2", "one_echo", "{}").Result()
-			if log := first.Log(); !strings.Contains(log, "left=1") || !strings.Contains(log, "it ends with its process of backend one") {
+			if log := first.Log(); !strings.Contains(log, "left=2") || !strings.Contains(log, "it ends with its process of backend one") {
 				t.Errorf("the log does not say what ends: %s", log)
 			}
 		})

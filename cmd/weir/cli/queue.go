@@ -23,6 +23,7 @@ const (
 type Queue struct {
 	to   io.Writer
 	tell func(w io.Writer, dropped uint64)
+	wait time.Duration // queueWait
 	done chan struct{} // closed when nothing is written any more
 
 	mu      sync.Mutex
@@ -37,7 +38,7 @@ type Queue struct {
 // NewQueue returns one before a stream. tell writes a line there that says how many are missing.
 // Close ends it.
 func NewQueue(to io.Writer, tell func(w io.Writer, dropped uint64)) *Queue {
-	q := &Queue{to: to, tell: tell, done: make(chan struct{}), room: make(chan struct{})}
+	q := &Queue{to: to, tell: tell, wait: queueWait, done: make(chan struct{}), room: make(chan struct{})}
 	q.more.L = &q.mu
 	go q.run()
 	return q
@@ -49,7 +50,7 @@ func (q *Queue) Write(line []byte) (int, error) {
 	defer q.mu.Unlock()
 	full := func() bool { return len(q.waiting) > 0 && len(q.waiting)+len(line) > queueRoom }
 	if full() && q.missing == 0 && !q.closed {
-		over := time.After(queueWait)
+		over := time.After(q.wait)
 		for late := false; full() && !late && q.missing == 0 && !q.closed; {
 			room := q.room
 			q.mu.Unlock()

@@ -255,7 +255,7 @@ func (l *launcher) install(j *installing) {
 func (l *launcher) runInstaller(ctx context.Context, again bool) error {
 	for _, program := range l.runner.Needs() {
 		if _, err := exec.LookPath(program); err != nil {
-			return fmt.Errorf("%s is needed and cannot be run here: %w, which a manager has of whoever started it: install it, or `weir up --replace` from a shell that finds it", program, err)
+			return fmt.Errorf("%s is needed and cannot be run here: %w, which is that of whoever started this process: install it, or start the process again from a shell that finds it (a manager by `weir up --replace`)", program, err)
 		}
 	}
 	c := l.config

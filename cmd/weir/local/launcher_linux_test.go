@@ -47,7 +47,7 @@ func TestRunnerIsNotInPath(t *testing.T) {
 	needHelper(t)
 	l := launcherOf(t, sandbox.Config{Command: []string{"uvx", "tiny"}}, "")
 	t.Setenv("PATH", t.TempDir())
-	if _, err := l.Start(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "which a manager has of whoever started it: install it, or `weir up --replace` from a shell that finds it") {
+	if _, err := l.Start(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "which is that of whoever started this process: install it, or start the process again from a shell that finds it (a manager by `weir up --replace`)") {
 		t.Error(err)
 	}
 }
