@@ -3,6 +3,7 @@ package sandbox
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"strconv"
 	"strings"
@@ -12,8 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchEvery is how often the memory of sandboxes is looked at that no cgroup holds.
-const watchEvery = 2 * time.Second
+// watchEvery is how often the memory of sandboxes is looked at that no cgroup holds; above its limit it
+// is looked at once more, after secondLook.
+const (
+	watchEvery = 2 * time.Second
+	secondLook = 20 * time.Millisecond
+)
 
 // spawn starts the helper, or bubblewrap, in the cgroup of the sandbox, where it can have one,
 // and says whether that holds it. Where the system calls that a start in a cgroup takes are
@@ -76,6 +81,7 @@ type bounds struct{ memory, processes bool }
 // while there is a sandbox to look at.
 type watcher struct {
 	every time.Duration
+	pause func() // before a second look
 
 	mu    sync.Mutex
 	boxes map[*Sandbox]bounds
@@ -83,7 +89,7 @@ type watcher struct {
 }
 
 func newWatcher(every time.Duration) *watcher {
-	return &watcher{every: every, boxes: map[*Sandbox]bounds{}}
+	return &watcher{every: every, pause: func() { time.Sleep(secondLook) }, boxes: map[*Sandbox]bounds{}}
 }
 
 func (w *watcher) add(s *Sandbox, b bounds) {
@@ -122,17 +128,35 @@ func (w *watcher) run(stop <-chan struct{}) {
 	}
 }
 
-// look sums what each sandbox has, and ends those that have too much.
+// look ends the sandboxes that have too much. Memory is looked at twice: what ends during a look may
+// count in full, and a child has its parent's between vfork and exec.
 func (w *watcher) look() {
 	w.mu.Lock()
-	boxes := make(map[*Sandbox]bounds, len(w.boxes))
-	for s, b := range w.boxes {
-		boxes[s] = b
-	}
+	boxes := maps.Clone(w.boxes)
 	w.mu.Unlock()
-	if len(boxes) == 0 {
+	again := map[*Sandbox]bounds{}
+	for s, reason := range exceeding(boxes) {
+		if reason == ReasonMemory {
+			again[s] = bounds{memory: true}
+		} else {
+			s.end(reason)
+		}
+	}
+	if len(again) == 0 {
 		return
 	}
+	w.pause()
+	for s, reason := range exceeding(again) {
+		s.end(reason)
+	}
+}
+
+// exceeding sums what each sandbox has, and says of which those have too much that do.
+func exceeding(boxes map[*Sandbox]bounds) map[*Sandbox]string {
+	if len(boxes) == 0 {
+		return nil
+	}
+	reasons := map[*Sandbox]string{}
 	children := map[int][]usage{}
 	for _, p := range readProcesses() {
 		children[p.parent] = append(children[p.parent], p)
@@ -148,11 +172,12 @@ func (w *watcher) look() {
 		}
 		switch {
 		case b.memory && taken(all[1:], s.config.Memory) > s.config.Memory:
-			s.end(ReasonMemory)
+			reasons[s] = ReasonMemory
 		case b.processes && tasks > s.config.Processes+ofHelper:
-			s.end(ReasonProcesses)
+			reasons[s] = ReasonProcesses
 		}
 	}
+	return reasons
 }
 
 // maxShared is how many times its limit a sandbox may seem to have before it is asked how much of
@@ -163,8 +188,9 @@ const maxShared = 16
 // a limit, what several share, as after a fork, counts once.
 func taken(all []usage, limit int64) int64 {
 	var text [4 << 10]byte
-	kib := func(p usage, file, field string) (n int64, err error) {
-		_, rest, _ := bytes.Cut(readStart(fmt.Sprintf("/proc/%d/%s", p.pid, file), text[:]), []byte("\n"+field+":"))
+	read := func(p usage, file string) []byte { return readStart(fmt.Sprintf("/proc/%d/%s", p.pid, file), text[:]) }
+	kib := func(said []byte, field string) (n int64, err error) {
+		_, rest, _ := bytes.Cut(said, []byte("\n"+field+":"))
 		_, err = fmt.Sscan(string(rest), &n)
 		return n, err
 	}
@@ -173,7 +199,7 @@ func taken(all []usage, limit int64) int64 {
 	for _, p := range all {
 		memory += p.memory
 		if files > 0 {
-			n, _ := kib(p, "status", "RssShmem") // nothing of a process that has ended
+			n, _ := kib(read(p, "status"), "RssShmem") // nothing of a process that has ended
 			mapped += n << 10
 		}
 	}
@@ -184,11 +210,13 @@ func taken(all []usage, limit int64) int64 {
 	var shares int64
 	mapped = 0
 	for _, p := range all {
-		share, err := kib(p, "smaps_rollup", "Pss")
+		rollup := read(p, "smaps_rollup")
+		n, _ := kib(rollup, "Pss_Shmem")
+		share, err := kib(rollup, "Pss")
 		if err != nil {
-			share = p.memory >> 10 // of one that hides it, as above
+			now, _ := parseUsage(p.pid, read(p, "stat"))
+			share = min(p.memory, now.memory) >> 10 // of one that hides it, as above; nothing of one that has ended
 		}
-		n, _ := kib(p, "smaps_rollup", "Pss_Shmem")
 		shares, mapped = shares+share<<10, mapped+n<<10
 	}
 	return min(memory, shares+max(0, files-mapped))

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -166,6 +167,7 @@ func TestUnmapped(t *testing.T) {
 			t.Errorf("%s: %d MiB, want %d", what, got>>20, want>>20)
 		}
 	}
+	debug.FreeOSMemory() // what earlier tests left would be given back during this one
 	before := now(none)
 	fd := file(size)
 	again, err := unix.Dup(fd)
@@ -202,6 +204,7 @@ func TestSharedMemory(t *testing.T) {
 		if _, err := p.Stdout().Read(make([]byte, 100)); err != nil {
 			t.Fatal(err)
 		}
+		m.watch.add(s, bounds{memory: true}) // a cgroup may hold it here
 		m.watch.look()
 		sum, within := int64(0), descendants(s.cmd.Process.Pid)
 		for _, u := range readProcesses() {
@@ -212,6 +215,59 @@ func TestSharedMemory(t *testing.T) {
 		if sum < c.Memory || s.HasEnded() {
 			t.Errorf("%s: ended %v, with %d MiB where each counts all", grade, s.HasEnded(), sum>>20)
 		}
+	}
+}
+
+// TestEndedMemory: a process that ends during a look has nothing any more, waited for or not; one that
+// hides what it shares counts in full.
+func TestEndedMemory(t *testing.T) {
+	asNobody(t)
+	cmd := exec.Command("true")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Wait() }()
+	if err := unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+		t.Fatal(err)
+	}
+	const none, has = 1 << 23, 64 << 10 // no process has so high a number
+	ended := []usage{{pid: cmd.Process.Pid, memory: has}, {pid: none, memory: has}}
+	if got := taken(ended, has); got != 0 {
+		t.Errorf("%d bytes of processes that have ended", got)
+	}
+	if got := taken(append(ended, usage{pid: 1, memory: has}), has); got != has && os.Geteuid() != 0 {
+		t.Errorf("%d bytes of one that hides them, want %d", got, has)
+	}
+}
+
+// TestMemoryForMoments: a server that has too much for a moment alone, as by a child, is not ended.
+func TestMemoryForMoments(t *testing.T) {
+	m := machine(t)
+	grades(t, m, Landlock)
+	m.groups = func() *cgroups { return &cgroups{} } // the kernel would end it
+	m.watch.every = time.Hour
+	c := config(t, Landlock)
+	c.Memory = 20 << 20
+	c.Command = []string{"/bin/sh", "-c", "exec 3<&0; (x=$(head -c 40000000 /dev/zero | tr '\\0' x); echo much; read y <&3); echo less; read y"}
+	s := openBox(t, m, c)
+	p := startIn(t, s)
+	says := func(want string) {
+		t.Helper()
+		got := make([]byte, len(want))
+		if _, err := io.ReadFull(p.Stdout(), got); err != nil || string(got) != want {
+			t.Fatalf("%q, %v", got, err)
+		}
+	}
+	says("much\n")
+	looks := 0
+	m.watch.pause = func() {
+		looks++
+		_, _ = p.Stdin().Write([]byte("\n"))
+		says("less\n")
+	}
+	m.watch.look()
+	if looks != 1 || s.HasEnded() {
+		t.Errorf("%d second looks, ended %v", looks, s.HasEnded())
 	}
 }
 
