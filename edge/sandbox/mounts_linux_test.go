@@ -188,6 +188,21 @@ func TestMounts(t *testing.T) {
 				t.Errorf("%s: %v", link.inside, err)
 			}
 		}
+		set := config(t, Bwrap)
+		if err := os.Symlink("in\x1b[2J", filepath.Join(set.Home, "link")); err != nil {
+			t.Fatal(err)
+		}
+		for at, to := range map[string]string{"/data/link": "/data/in", set.Home + "/link": set.Home + "/in?[2J"} { // where the server may make links
+			set.Mounts = []Mount{{Host: rw, Inside: "/data", Writable: true}, {Host: ro, Inside: at}}
+			box, err := m.Open(t.Context(), set)
+			if err == nil {
+				box.Close()
+			}
+			var refused *MountError
+			if !errors.As(err, &refused) || refused.Why != "it is a link to "+to+" inside" {
+				t.Errorf("%s: %v", at, err)
+			}
+		}
 		over := config(t, Bwrap)
 		for _, hides := range []struct {
 			mounts   []Mount

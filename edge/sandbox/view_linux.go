@@ -98,25 +98,22 @@ func (v *view) mountsIn(dir, path string) bool {
 // read-only inside, or which would hide the home; and mounts at a link, which bubblewrap does not make.
 func (v *view) placed(home string, writable []string) error {
 	type layer struct {
-		inside, from string // from is the path of this machine; "" where places can be made
+		inside, from string // from is the path of this machine; "" for memory
+		made         bool   // places can be made
 	}
-	layers := []layer{{inside: home}}
+	layers := []layer{{home, home, true}}
 	for _, e := range v.system {
-		layers = append(layers, layer{e.path, e.path})
+		layers = append(layers, layer{e.path, e.path, false})
 	}
 	for _, path := range v.prefixes {
-		layers = append(layers, layer{path, path})
+		layers = append(layers, layer{path, path, false})
 	}
 	wanted := slices.Clone(writable)
 	for _, path := range writable {
 		layers = append(layers, layer{inside: path})
 	}
 	for _, m := range v.mounts {
-		from := m.Host
-		if m.Writable {
-			from = ""
-		}
-		layers, wanted = append(layers, layer{m.Inside, from}), append(wanted, m.Inside)
+		layers, wanted = append(layers, layer{m.Inside, m.Host, m.Writable}), append(wanted, m.Inside)
 	}
 	for i, path := range wanted {
 		if below(home, path) {
@@ -129,7 +126,7 @@ func (v *view) placed(home string, writable []string) error {
 			}
 		}
 		if slices.ContainsFunc(v.system, func(e shown) bool { return e.path == path && e.link != "" }) {
-			in = layer{path, path}
+			in = layer{path, path, false}
 		}
 		if in.from == "" {
 			continue
@@ -137,13 +134,14 @@ func (v *view) placed(home string, writable []string) error {
 		at := in.from + strings.TrimPrefix(path, in.inside)
 		info, err := os.Lstat(at)
 		switch {
-		case errors.Is(err, fs.ErrNotExist):
+		case errors.Is(err, fs.ErrNotExist) && !in.made:
 			return &MountError{path, fmt.Sprintf("%s is read-only inside, and has no such path", in.inside), "name another path inside"}
 		case err == nil && info.Mode()&os.ModeSymlink != 0 && i >= len(writable):
 			to, _ := os.Readlink(at)
 			if !filepath.IsAbs(to) {
 				to = filepath.Join(filepath.Dir(path), to)
 			}
+			to = clean(to) // a server may have made it
 			return &MountError{path, "it is a link to " + to + " inside", "name " + to + ", or another path inside"}
 		}
 	}
