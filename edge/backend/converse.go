@@ -350,7 +350,7 @@ func (r *reply) events(ctx context.Context, id []byte, m *mcp.Message, before fu
 		}
 		if at := r.ask.place; at != nil {
 			if e.HasID {
-				if at.id = ""; visible(e.ID) { // else it could not be asked for in a header
+				if at.id = ""; wire.Visible(e.ID, maxHandedID) { // else it could not be asked for in a header
 					at.id = e.ID
 				}
 			}

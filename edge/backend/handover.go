@@ -6,6 +6,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/wire"
 )
 
 // A process that stands in for another goes on with the sessions that this one
@@ -117,7 +118,7 @@ func (b *Backend) Heard(client *edge.Session) string {
 // HearFrom has the server's own stream of a client's session read from an event
 // on, unless it is read already.
 func (b *Backend) HearFrom(client *edge.Session, event string) {
-	if s, is := client.Attached(b).(*session); is && visible(event) {
+	if s, is := client.Attached(b).(*session); is && wire.Visible(event, maxHandedID) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.notice == nil {
@@ -242,17 +243,6 @@ func (h *Handed) sound() bool {
 	for _, uri := range h.Subscribed {
 		bytes += len(uri)
 	}
-	return visible(h.ID) && visible(h.Heard) && (h.ID == "" || mcp.LegacyVersion(h.Version)) &&
+	return wire.Visible(h.ID, maxHandedID) && wire.Visible(h.Heard, maxHandedID) && (h.ID == "" || mcp.LegacyVersion(h.Version)) &&
 		len(h.Subscribed) <= maxSubscriptions && bytes <= maxSubscriptionBytes && len(h.Level) <= 16
-}
-
-// visible reports whether text may stand in a header as it is (2025-11-25,
-// basic/transports, session management: visible ASCII alone).
-func visible(s string) bool {
-	for i := range len(s) {
-		if s[i] < 0x21 || s[i] > 0x7e {
-			return false
-		}
-	}
-	return len(s) <= maxHandedID
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/wire"
 )
 
 // The server's own stream of a legacy session (GET), and what is heard on it.
@@ -237,7 +238,7 @@ func (s *session) messagesOf(ctx context.Context, l *link, text []byte, unreadab
 // hasHeard notes the last event of the session's own stream. Where that is read
 // anew, it goes on from there (2025-11-25, basic/transports, resumability).
 func (s *session) hasHeard(id string) {
-	if !visible(id) {
+	if !wire.Visible(id, maxHandedID) {
 		id = ""
 	}
 	s.mu.Lock()

@@ -243,3 +243,14 @@ func (h *Head) judge() error {
 	}
 	return nil
 }
+
+// Visible reports whether text may stand in a header as it is (2025-11-25, basic/transports,
+// session management: visible ASCII alone), and has at most so many bytes.
+func Visible(s string, most int) bool {
+	for i := range len(s) {
+		if s[i] < 0x21 || s[i] > 0x7e {
+			return false
+		}
+	}
+	return len(s) <= most
+}
