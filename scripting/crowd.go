@@ -3,6 +3,7 @@ package scripting
 import (
 	"encoding/json"
 	"errors"
+	"math"
 	"strings"
 
 	"go.starlark.net/starlark"
@@ -13,21 +14,20 @@ import (
 // chosen for one bucket take the square of their number, in one step that nothing ends. So they
 // are counted before, in process; a run in the sandbox is ended by its host.
 const (
-	fewKeys     = 256 // of a dict that is made soon, or stored one by one, whatever they are
+	fewKeys     = 256 // of a dict that is made soon, or stored one by one, whatever they are but tuples
 	mostCrowded = 64  // names of an object in one bucket; by chance the fullest has some 25
 
-	// perStored is what a key takes for each that was in its bucket before, in units: the dict goes
-	// through smaller buckets at first, and through all keys again each time it grows; so does one that
-	// is made in one step. That of integers beyond 64 bits takes 50 ns each, and nothing ends the step.
-	perStored = 16
+	// perStored is how often a key is compared with each that was in its bucket before: when it is
+	// counted, when it is put there, in the smaller buckets at first, and each time the dict grows.
+	perStored = 4
 )
 
 var errCrowded = errors.New("an object has names that were chosen to be slow to find")
 
 // crowd counts the keys in each bucket of a dict that is about to be made; nil counts none.
 type crowd struct {
-	keys []uint32            // of each bucket, up to mostCrowded
-	more map[uint32][]hashed // the different keys that came to a bucket after those
+	keys []uint32            // of each bucket, up to mostCrowded; of few keys none
+	more map[uint32][]hashed // the different keys that came to a bucket after those, and all tuples
 }
 
 type hashed struct {
@@ -35,49 +35,105 @@ type hashed struct {
 	key  starlark.Value
 }
 
-// crowdOf is that of a dict of so many keys.
+// crowdOf is that of a dict of so many keys. Of few it counts tuples alone: to compare two of them
+// takes as long as they are.
 func crowdOf(keys int) *crowd {
 	if keys <= fewKeys {
-		return nil
+		return new(crowd)
 	}
 	buckets := 1
 	for float64(keys) >= 6.5*float64(buckets) { // as the language has them
 		buckets <<= 1
 	}
-	return &crowd{keys: make([]uint32, buckets), more: map[uint32][]hashed{}}
+	return &crowd{keys: make([]uint32, buckets)}
 }
 
-// add counts a key, and returns how many in its bucket are gone through to find its place. In a
-// bucket that is crowded one that comes again, as the groups of many rows do, is one key.
-func (c *crowd) add(key starlark.Value) int {
-	if c == nil {
+// few reports whether a crowd counts tuples alone.
+func (c *crowd) few() bool { return len(c.keys) == 0 }
+
+// add counts a key, and returns the work of finding its place, in units: none in a bucket that is
+// not crowded, but for a tuple. In one that is, a key that comes again, as the groups of many rows
+// do, is one key.
+func (c *crowd) add(key starlark.Value) (units int) {
+	_, long := key.(starlark.Tuple)
+	if c == nil || c.few() && !long {
 		return 0
 	}
 	hash, err := key.Hash()
 	if err != nil {
 		return 0 // it becomes no key
 	}
-	at := hash & uint32(len(c.keys)-1)
-	if c.keys[at] < mostCrowded {
+	at := hash & uint32(len(c.keys)-1) // of few keys all of the hash
+	if !long && c.keys[at] < mostCrowded {
 		c.keys[at]++
-		return int(c.keys[at])
+		return 0
 	}
-	for i, other := range c.more[at] {
-		if other.hash != hash {
+	for _, other := range c.more[at] {
+		if units++; other.hash != hash {
 			continue
 		}
-		if same, err := starlark.Equal(other.key, key); same || err != nil {
-			return mostCrowded + i
+		same, more := alike(key, other.key)
+		if units += more; same {
+			return perStored * units
 		}
 	}
+	if c.more == nil {
+		c.more = map[uint32][]hashed{}
+	}
 	c.more[at] = append(c.more[at], hashed{hash, key})
-	return mostCrowded + len(c.more[at])
+	return perStored * (units + 1)
+}
+
+// alike compares two keys of one hash as the language does, and says what that takes, in units.
+func alike(x, y starlark.Value) (same bool, units int) {
+	switch a := x.(type) {
+	case starlark.Tuple:
+		b, ok := y.(starlark.Tuple)
+		if !ok || len(a) != len(b) {
+			return false, 1
+		}
+		for i := range a {
+			same, more := alike(a[i], b[i])
+			if units += 1 + more; !same {
+				return false, units
+			}
+		}
+		return true, units
+	case starlark.String:
+		b, _ := y.(starlark.String)
+		units = min(len(a), len(b)) / 16
+	case starlark.Bytes:
+		b, _ := y.(starlark.Bytes)
+		units = min(len(a), len(b)) / 16
+	case starlark.Int:
+		switch b := y.(type) {
+		case starlark.Float:
+			units = mixed(a, b)
+		case starlark.Int:
+			units = 3
+			if _, ok := a.Int64(); !ok {
+				units = 30 + bitLen(a)/64
+			}
+		}
+	case starlark.Float:
+		if b, ok := y.(starlark.Int); ok {
+			units = mixed(b, a)
+		}
+	}
+	same, err := starlark.Equal(x, y)
+	return same || err != nil, units
+}
+
+// mixed is the work of comparing an integer with a float: the language makes fractions of both.
+func mixed(n starlark.Int, f starlark.Float) int {
+	_, exp := math.Frexp(float64(f))
+	return 60 + (bitLen(n)+max(exp, -exp))/8
 }
 
 // crowding counts a key, and the work of going through those in its bucket.
 func (m *meter) crowding(thread *starlark.Thread, c *crowd, key starlark.Value) error {
-	if n := c.add(key); n > mostCrowded {
-		return m.work(thread, perStored*(n-mostCrowded))
+	if units := c.add(key); units > 0 {
+		return m.work(thread, units)
 	}
 	return nil
 }
@@ -86,12 +142,10 @@ func (m *meter) crowding(thread *starlark.Thread, c *crowd, key starlark.Value) 
 // that were chosen crowd a bucket among those of all dicts too, and the names that many dicts have
 // in common are few.
 func (m *meter) storing(thread *starlark.Thread, key starlark.Value) error {
-	if m.stores++; m.stores <= fewKeys {
-		return nil
-	}
-	if m.stores > m.room { // for twice as many; those before are not counted again, which took as long
-		m.room = 2 * m.stores
-		m.stored = crowdOf(m.room)
+	if m.stores++; m.stores > m.room { // for as many again; those before are not counted again, which took as long
+		more := min(max(m.stores, fewKeys), maxValueElements) // that no dict has more of
+		m.room = m.stores + more
+		m.stored = crowdOf(more)
 	}
 	return m.crowding(thread, m.stored, key)
 }
@@ -108,7 +162,7 @@ func crowded(text string) bool {
 		open = open[:len(open)-1]
 		all := crowdOf(len(names))
 		for _, name := range names {
-			if all.add(starlark.String(name)) > mostCrowded {
+			if all.add(starlark.String(name)) > 0 {
 				return true
 			}
 		}

@@ -169,6 +169,73 @@ func TestX36CrowdedAtOnce(t *testing.T) {
 	}
 }
 
+// TestX36CrowdedTuples: tuples that begin with the same values take as long as they are to compare,
+// so they cost steps by their length, few of them too, however they come into a set or dict.
+func TestX36CrowdedTuples(t *testing.T) {
+	rows := func(n, zeros int) string {
+		var b strings.Builder
+		for i := range n { // all have one hash
+			fmt.Fprintf(&b, ",[%s%d]", strings.Repeat("0,", zeros), int64(i+1)<<32)
+		}
+		return "[" + b.String()[1:] + "]"
+	}
+	for _, c := range []struct {
+		source, value string
+		steps         uint64
+	}{
+		{"return len(set([tuple(r) for r in x]))", rows(4700, 99), 10_000_000},
+		{"return len(dict([(tuple(r), 0) for r in x]))", rows(4700, 99), 10_000_000},
+		{"d = {}\nfor r in x: d[tuple(r)] = 0\nreturn len(d)", rows(4700, 99), 10_000_000},
+		{"return len(set([tuple(r) for r in x]))", rows(200, 2999), 10_000_000},
+		{"d = {}\nfor r in x: d[tuple(r)] = 0\nreturn len(d)", rows(60, 2999), 1_000_000},
+		{"d = {}\nfor r in x: d.update([(tuple(r), 0)])\nreturn len(d)", rows(60, 2999), 1_000_000},
+	} {
+		from := cpu()
+		o := run(t, "x = first(0)\n"+c.source, func(r *scripting.Run) {
+			r.Limits = scripting.Limits{Steps: c.steps}
+			r.Call = func(_ ctx, _ *scripting.Call) scripting.Answer { return scripting.Answer{Value: []byte(c.value)} }
+		})
+		if got, took := told(o), cpu()-from; !strings.Contains(got, "too many steps") || took > 5*time.Second {
+			t.Errorf("%s: %.100s after %s", c.source, got, took)
+		}
+	}
+}
+
+// Floats between two whole numbers have one hash, and so have the points of one place: nobody chose
+// them. Integers among floats are dear to compare.
+func TestScoresAndPointsAreKeys(t *testing.T) {
+	scores, points, mixed := "", "", ""
+	for i := range 1000 {
+		scores += fmt.Sprintf(",0.%04d1", i)
+	}
+	for i := range 2000 {
+		mixed += fmt.Sprintf(",0.%04d1,%d", i, int64(i+1)<<32)
+	}
+	for i := range 300 {
+		points += fmt.Sprintf(",[52.%04d1,13.%04d1]", i, i*7)
+	}
+	for _, c := range []struct{ source, value, want string }{
+		{"return len(set(x))", scores, "1000"},
+		{"return len(dict([(s, 0) for s in x]))", scores, "1000"},
+		{"return len({s: 0 for s in x})", scores, "1000"},
+		{"return len(set([tuple(p) for p in x]))", points, "300"},
+		{"return len({tuple(p): 0 for p in x})", points, "300"},
+		{"return len(set(x))", mixed, "too many steps"},
+	} {
+		for _, steps := range []uint64{0, 10_000_000} { // those of a script, and of a workflow
+			o := run(t, "x = first(0)\n"+c.source, func(r *scripting.Run) {
+				r.Limits.Steps = steps
+				r.Call = func(_ ctx, _ *scripting.Call) scripting.Answer {
+					return scripting.Answer{Value: []byte("[" + c.value[1:] + "]")}
+				}
+			})
+			if got := told(o); !strings.Contains(got, c.want) {
+				t.Errorf("%s of %.20s, %d steps: %.100s", c.source, c.value, steps, got)
+			}
+		}
+	}
+}
+
 // Values that come again are one key, however often they come.
 func TestKeysThatComeAgainAreOne(t *testing.T) {
 	for source, want := range map[string]string{

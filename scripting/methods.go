@@ -436,7 +436,7 @@ func (m *meter) pairs(thread *starlark.Thread, v starlark.Value, has int) error 
 			if err := m.key(thread, two.Index(0)); err != nil {
 				return err
 			}
-			if crowded == nil || has > 0 { // some at a time become many
+			if crowded.few() || has > 0 { // some at a time become many
 				if err := m.storing(thread, two.Index(0)); err != nil {
 					return err
 				}

@@ -158,7 +158,7 @@ func (r *reader) dict(depth int) (starlark.Value, error) {
 		if err != nil {
 			return nil, err
 		}
-		if crowded.add(key) > mostCrowded {
+		if crowded.add(key) > 0 {
 			return nil, errCrowded
 		}
 		v, err := r.value(depth)
