@@ -60,11 +60,17 @@ func (r *rendering) numbersOf(a, b any) (order int, ok bool, err error) {
 	s, large := a.(digits)
 	t, larger := b.(digits)
 	if large || larger {
+		if !numeric(a) || !numeric(b) {
+			return 0, false, nil
+		}
+		if err := r.spend((len(s) + len(t)) / 8); err != nil {
+			return 0, false, err
+		}
 		x, y := exact(a), exact(b)
 		if x == nil || y == nil {
 			return 0, false, nil
 		}
-		return x.Cmp(y), true, r.spend((len(s) + len(t)) / 8)
+		return x.Cmp(y), true, nil
 	}
 	if x, whole := whole(a); whole {
 		d, ok := b.(decimal)
@@ -73,6 +79,14 @@ func (r *rendering) numbersOf(a, b any) (order int, ok bool, err error) {
 	d, ok := a.(decimal)
 	y, whole := whole(b)
 	return -compareNumbers(y, float64(d)), ok && whole, nil
+}
+
+func numeric(v any) bool {
+	switch v.(type) {
+	case int64, int, byte, decimal, digits:
+		return true
+	}
+	return false
 }
 
 // exact is a number with all its digits; nil for what is none.

@@ -1,8 +1,11 @@
 package workflow
 
 import (
+	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/weir-edge/weir/scripting"
 )
@@ -92,5 +95,25 @@ func TestAnswersOfAFormat(t *testing.T) {
 		if _, err := questionSchema([]byte(`{"type":"object","properties":{"x":{"type":"string","format":"` + format + `","default":"` + texts[1] + `"}}}`)); err == nil {
 			t.Errorf("%s: a default of %s", format, texts[1])
 		}
+	}
+}
+
+// TestLongChainOfSchemas: schemas that refer to each other in a long line take memory by their
+// number, not by its square.
+func TestLongChainOfSchemas(t *testing.T) {
+	chain := make([]jsonschema.Schema, 200_000)
+	for i := range chain[1:] {
+		chain[i].Ref = &chain[i+1]
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	found := circular(&chain[0])
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; found != nil || took > 64<<20 {
+		t.Errorf("%v, after %d bytes", found != nil, took)
+	}
+	chain[len(chain)-1].AllOf = []*jsonschema.Schema{{}, &chain[100_000]}
+	if circular(&chain[0]) != &chain[100_000] {
+		t.Error("a circle at the end of a long line was not found")
 	}
 }

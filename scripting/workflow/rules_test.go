@@ -56,6 +56,7 @@ func TestRules(t *testing.T) {
 		{"X20 a reference out of the document", "parameters: {type: object, properties: {x: {$ref: \"https://example.org/x.json\"}}}\nsteps: [{id: a, tool: w.t}]", "parameters: a $ref or $schema leads out of the document"},
 		{"X20 a reference to itself", "parameters: {type: object, properties: {x: {$ref: \"#/properties/x\"}}}\nsteps: [{id: a, tool: w.t}]", "parameters: /properties/x: its $ref leads back to itself"},
 		{"X20 a reference to itself through others", "parameters: {type: object, $defs: {n: {allOf: [{}, {$ref: \"#/$defs/m\"}]}, m: {$ref: \"#/$defs/n\"}}, properties: {o: {properties: {l: {items: {$ref: \"#/$defs/m\"}}}}}}\nsteps: [{id: a, tool: w.t}]", "parameters: /$defs/m: its $ref leads back to itself"},
+		{"X20 a reference to itself that a property has, too", "parameters: {type: object, $defs: {m: {$ref: \"#\"}}, allOf: [{properties: {p: {$ref: \"#/$defs/m\"}}}, {$ref: \"#/$defs/m\"}]}\nsteps: [{id: a, tool: w.t}]", "parameters: /: its $ref leads back to itself"},
 		{"X20 a reference to a file", "parameters: {type: object, properties: {x: {$ref: \"file:///etc/passwd\"}}}\nsteps: [{id: a, tool: w.t}]", "parameters: a $ref or $schema leads out of the document"},
 		{"X20 a pattern that is none", "parameters: {type: object, properties: {x: {type: string, pattern: \"(\"}}}\nsteps: [{id: a, tool: w.t}]", "parameters: is no JSON Schema"},
 		{"a number that no JSON has", "parameters: {type: object, properties: {x: {type: number, minimum: 1e400}}}\nsteps: [{id: a, tool: w.t}]", "parameters: "},

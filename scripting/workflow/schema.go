@@ -190,26 +190,34 @@ func (s *schema) contradiction() error {
 }
 
 // circular is a schema that is part of itself by $ref and allOf, so that nothing fits it; nil for none.
-// under are those that the same value is held to, and each schema is looked at where it is met first.
-func circular(of *jsonschema.Schema, under []*jsonschema.Schema, met map[*jsonschema.Schema]bool) *jsonschema.Schema {
-	if of == nil || slices.Contains(under, of) {
-		return of
-	}
-	if met[of] {
-		return nil
-	}
-	met[of] = true
-	for _, same := range append(slices.Clip(of.AllOf), of.Ref) {
-		if found := circular(same, append(slices.Clip(under), of), met); found != nil {
-			return found
+// What other values are held to, those of properties and items, is looked at for itself.
+func circular(root *jsonschema.Schema) *jsonschema.Schema {
+	under := map[*jsonschema.Schema]bool{} // false for one that was left: it leads to no circle
+	values := []*jsonschema.Schema{root}
+	for i := 0; i < len(values); i++ {
+		for stack := values[i : i+1 : i+1]; len(stack) > 0; {
+			of := stack[len(stack)-1]
+			if open, met := under[of]; met || of == nil {
+				stack = stack[:len(stack)-1]
+				if open {
+					under[of] = false
+					for _, name := range slices.Sorted(maps.Keys(of.Properties)) {
+						values = append(values, of.Properties[name])
+					}
+					values = append(values, of.Items2020)
+				}
+				continue
+			}
+			under[of] = true
+			for _, same := range append(slices.Clip(of.AllOf), of.Ref) {
+				if under[same] {
+					return same
+				}
+				stack = append(stack, same)
+			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(of.Properties)) {
-		if found := circular(of.Properties[name], nil, met); found != nil {
-			return found
-		}
-	}
-	return circular(of.Items2020, nil, met)
+	return nil
 }
 
 // misfit says which default does not fit the property that it stands in, of those that fill

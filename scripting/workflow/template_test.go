@@ -323,3 +323,18 @@ func TestBudget(t *testing.T) {
 		}
 	}
 }
+
+// A large integer beside a text is not read, so that this takes no work.
+func TestDigitsBesideATextAreNotRead(t *testing.T) {
+	var a, b any = digits(strings.Repeat("9", 4096)), "a text"
+	r := &rendering{look: firstLook}
+	for _, pair := range [][2]any{{a, b}, {b, a}} {
+		if n := testing.AllocsPerRun(10, func() { _, _, _ = r.numbersOf(pair[0], pair[1]) }); n > 0 || r.work > 0 {
+			t.Errorf("%v things were made, and %d steps spent", n, r.work)
+		}
+	}
+	r.work = maxWork
+	if n := testing.AllocsPerRun(10, func() { _, _, _ = r.numbersOf(a, int64(1)) }); n > 5 {
+		t.Errorf("%v things were made when no work was left", n)
+	}
+}

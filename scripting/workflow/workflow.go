@@ -15,8 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
 	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/scripting"
 )
@@ -154,7 +152,7 @@ func Parse(tool *v1beta1.CompositeTool) (*Workflow, error) {
 		}
 	}
 	if w.parameters != nil {
-		if c := circular(w.parameters.compiled, nil, map[*jsonschema.Schema]bool{}); c != nil {
+		if c := circular(w.parameters.compiled); c != nil {
 			_, at, _ := strings.Cut(c.Location, "#")
 			p.wrong("parameters", "%s: its $ref leads back to itself, so that no argument could fit: say there what it is", scripting.Clean(cmp.Or(at, "/")))
 		}
