@@ -211,7 +211,7 @@ func valueOf(tool string, result []byte, whole bool) scripting.Answer {
 		}
 		return failing(tool, 0, "%s", told(first))
 	}
-	if structured := mcp.Lookup(result, "structuredContent"); structured != nil && string(structured) != "null" { // of null the contents say whether it is the value
+	if structured := mcp.Lookup(result, "structuredContent"); structured != nil {
 		return scripting.Answer{Value: lone(structured)}
 	}
 	switch {

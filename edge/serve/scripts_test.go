@@ -180,30 +180,28 @@ func eachCell(t *testing.T, yaml []string, tools []tool, by map[string]string, t
 // TestScripts: a script calls tools in every cell, by functions, by name, at the same time,
 // and what it returns is the result, with what it printed and what it cost.
 func TestScripts(t *testing.T) {
-	eachCell(t, []string{codeMode()}, []tool{{"read-file", "Reads a file.", []string{"path", "limit"}, 1}, {"plain", "", nil, 0}, {"bad", "", nil, 0}, {"nothing", "", nil, 0}, {"picture", "", nil, 0}, {"lone", "", nil, 0}, {"unset", "", nil, 0}, {"null", "", nil, 0}}, map[string]string{
+	eachCell(t, []string{codeMode()}, []tool{{"read-file", "Reads a file.", []string{"path", "limit"}, 1}, {"plain", "", nil, 0}, {"bad", "", nil, 0}, {"nothing", "", nil, 0}, {"picture", "", nil, 0}, {"lone", "", nil, 0}}, map[string]string{
 		"read-file": echoes["*"],
 		"plain":     `{"content":[{"type":"image","data":"AA==","mimeType":"image/png"},{"type":"text","text":"not JSON"},{"type":"text","text":"{}"}]}`,
 		"bad":       `{"content":[{"type":"text","text":"no such file"}],"isError":true}`,
 		"nothing":   `{"content":[]}`,
 		"picture":   `{"content":[{"type":"image","data":"AA==","mimeType":"image/png"}]}`,
 		"lone":      `{"content":[{"type":"text","text":"7"}],"structuredContent":{"result":[1,2.5,"x"]}}`,
-		"unset":     `{"content":[{"type":"text","text":"t"}],"structuredContent":null}`,
-		"null":      `{"content":[{"type":"text","text":"null"}],"structuredContent":null}`,
 	}, func(t *testing.T, f *front, c caller) {
 		out := c.script(t, `print("begin", 1)
 both = parallel([lambda: read_file("a", limit="2"), lambda: call_tool("read-file", path="b")])
 failed = attempt(lambda: bad())
-return [both, plain(), nothing(), picture(), lone(), failed, call_tool_result("bad")["isError"], who, unset(), null()]
+return [both, plain(), nothing(), picture(), lone(), failed, call_tool_result("bad")["isError"], who]
 `, `{"who":"ada"}`)
 		want := `[[{"path":"a","limit":"2"},{"path":"b"}],"not JSON",null,[{"type":"image","data":"AA==","mimeType":"image/png"}],[1,2.5,"x"],` +
-			`{"ok":false,"error":{"message":"tool \"bad\": no such file","tool":"bad","code":null,"data":null}},true,"ada","t",null]`
+			`{"ok":false,"error":{"message":"tool \"bad\": no such file","tool":"bad","code":null,"data":null}},true,"ada"]`
 		if out.IsError || string(out.Result) != want {
 			t.Errorf("got\n%s\nwant\n%s", out.Raw, want)
 		}
 		if len(out.Logs) != 1 || out.Logs[0] != "begin 1" || len(out.Texts) != 2 || out.Texts[1] != "Script logs:\nbegin 1" {
 			t.Errorf("logs %q, texts %q", out.Logs, out.Texts)
 		}
-		if out.Stats.Calls != 10 || out.Stats.Steps < 20 || out.Stats.CPUMs <= 0 || out.Stats.MemoryBytes <= 0 {
+		if out.Stats.Calls != 8 || out.Stats.Steps < 20 || out.Stats.CPUMs <= 0 || out.Stats.MemoryBytes <= 0 {
 			t.Errorf("%+v", out.Stats)
 		}
 		out = c.script(t, "return 1", "")

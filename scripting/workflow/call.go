@@ -197,18 +197,12 @@ func (r *references) typeOf(schema []byte) (kind string, nullable bool) {
 }
 
 // outputOf is the output of a step that called a tool: structuredContent, or an object of
-// the contents: text, text_1 …, image_0 …, audio_0 …, resource, resource_1 … Null is what servers
-// of the legacy era write where there is none, and a value of the modern one: contents that say
-// something else decide.
+// the contents: text, text_1 …, image_0 …, audio_0 …, resource, resource_1 …
 func outputOf(result []byte) ([]byte, error) {
-	s := mcp.Lookup(result, "structuredContent")
-	if s != nil && string(s) != "null" {
+	if s := mcp.Lookup(result, "structuredContent"); s != nil {
 		return s, nil
 	}
 	all := mcp.Elements(mcp.Lookup(result, "content"))
-	if s != nil && (len(all) == 0 || mcp.String(mcp.Lookup(all[0], "text")) == "null") {
-		return s, nil
-	}
 	if len(all) == 1 { // as most answers
 		if text := mcp.Lookup(all[0], "text"); text != nil && mcp.String(mcp.Lookup(all[0], "type")) == "text" {
 			return append(append(append(make([]byte, 0, len(text)+9), `{"text":`...), text...), '}'), nil
@@ -300,10 +294,9 @@ func (r *run) plainCall(ctx context.Context, c *scripting.Call) scripting.Answer
 }
 
 // plainValue is what call_tool() returns of a result: structuredContent, of which a lone
-// result is its value; else the first text, as JSON where it is; else the contents. Of null the
-// contents say whether it is the value.
+// result is its value; else the first text, as JSON where it is; else the contents.
 func plainValue(result []byte) []byte {
-	if s := mcp.Lookup(result, "structuredContent"); s != nil && string(s) != "null" {
+	if s := mcp.Lookup(result, "structuredContent"); s != nil {
 		if all := mcp.Members(s); len(all) == 1 && string(mcp.Unquote(all[0].Name)) == "result" {
 			return all[0].Value
 		}

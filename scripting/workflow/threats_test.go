@@ -394,21 +394,3 @@ func TestX35Texts(t *testing.T) {
 		t.Errorf("%v %q", err, told(out))
 	}
 }
-
-// TestNullBesideContents: structured content of null is the value unless the contents say another.
-func TestNullBesideContents(t *testing.T) {
-	for contents, want := range map[string][2]string{
-		`[{"type":"text","text":"t"}]`:    {`{"text":"t"}`, `"t"`},
-		`[{"type":"text","text":"null"}]`: {"null", "null"},
-		"[]":                              {"null", "null"},
-	} {
-		host := (&world{t: t, attempts: map[string]int{}}).host()
-		host.Call = func(context.Context, *workflow.Call) workflow.Answer {
-			return workflow.Answer{Result: []byte(`{"structuredContent":null,"content":` + contents + `}`)}
-		}
-		out, err := parse(t, composite(t, "script: |\n  return {\"step\": step(\"a\", lambda: call_step(\"w.echo\")).output, \"call\": call_tool(\"w.echo\")}")).Run(t.Context(), nil, host)
-		if want := `{"step":` + want[0] + `,"call":` + want[1] + `}`; err != nil || told(out) != want {
-			t.Errorf("%s: %v %s, want %s", contents, err, told(out), want)
-		}
-	}
-}
