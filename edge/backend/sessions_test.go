@@ -411,14 +411,19 @@ func TestStreamBeforeABackend(t *testing.T) {
 	}
 }
 
+// listenedTo waits for a session at a server whose own stream is read, and returns it.
+func listenedTo(back *edgetest.Server) *edgetest.ServerSession {
+	heard := func(s *edgetest.ServerSession) bool { return s.Listening() }
+	back.Until("a session that is listened to", func() bool { return slices.ContainsFunc(back.Sessions(), heard) })
+	return back.Sessions()[slices.IndexFunc(back.Sessions(), heard)]
+}
+
 // Params of null are none on a session's own stream, too.
 func TestNullsOnTheOwnStream(t *testing.T) {
 	t.Parallel()
 	back, _, c := start(t, edgetest.Legacy)
 	stream := c.Initialize("").Listen()
-	heard := func(s *edgetest.ServerSession) bool { return s.Listening() }
-	back.Until("a session that is listened to", func() bool { return slices.ContainsFunc(back.Sessions(), heard) })
-	s := back.Sessions()[slices.IndexFunc(back.Sessions(), heard)]
+	s := listenedTo(back)
 	s.Push(`{"jsonrpc":"2.0","method":"notifications/one","params":null}`)
 	s.Push(`[{"jsonrpc":"2.0","method":"notifications/two","params":null}]`)
 	s.Push(`{"jsonrpc":"2.0","method":"notifications/three"}`)
@@ -435,9 +440,7 @@ func TestUnreadableOnTheOwnStream(t *testing.T) {
 	t.Parallel()
 	back, e, c := start(t, edgetest.Legacy)
 	stream := c.Initialize("").Listen()
-	heard := func(s *edgetest.ServerSession) bool { return s.Listening() }
-	back.Until("a session that is listened to", func() bool { return slices.ContainsFunc(back.Sessions(), heard) })
-	s := back.Sessions()[slices.IndexFunc(back.Sessions(), heard)]
+	s := listenedTo(back)
 	for i, text := range []string{
 		`{"jsonrpc":"2.0","id":"q","method":"roots/list","params":[1]}`,
 		`[{"jsonrpc":"2.0","id":"q","method":"roots/list","params":[1]}]`,
