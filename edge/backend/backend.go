@@ -93,7 +93,7 @@ type Backend struct {
 
 	lacked, misread, unread, strayed, fails atomic.Int64 // when it was last logged that a request had no credential, an answer could not be read, what is no message was passed over, what is odd was, and a call to a backend elsewhere failed, Unix nanoseconds
 
-	sureUntil [2]atomic.Int64 // Unix nanoseconds; until then an odd answer, or for [1] one that is plainly of the legacy era, is no reason to ask what it speaks
+	sureUntil [3]atomic.Int64 // Unix nanoseconds; until then an odd answer, for [1] one that is plainly of the legacy era, for [2] that it refuses a session, is no reason to ask what it speaks
 
 	intro  atomic.Pointer[Introduction]
 	away   atomic.Pointer[error] // why there is no introduction; nil when nobody has tried
@@ -581,7 +581,7 @@ func (b *Backend) handle(ctx context.Context, x *edge.Exchange) (*edge.Response,
 			return nil, edge.Errorf(edge.Unavailable, "call", "the backend asks to open a URL that is not a web page")
 		case err == nil:
 			return r, nil
-		case errors.Is(err, errEra) && try == 0:
+		case errors.Is(err, errEra) && b.asksAnew(try):
 			b.forget(in)
 			continue
 		}

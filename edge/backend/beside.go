@@ -53,16 +53,24 @@ func (s *session) alive() {
 	}
 }
 
-// on tells where the call is read from.
+// on tells where the call is read from; nil for nowhere.
 func (c *call) on(r *reply) {
+	if c == nil {
+		return
+	}
 	c.mu.Lock()
-	c.reply = r
-	c.mu.Unlock()
+	defer c.mu.Unlock()
+	if c.reply = r; r != nil && c.asks > 0 { // its stream is taken up while a question waits
+		r.pause()
+	}
 }
 
 // ask counts questions that wait: while there are any, the clock of the call
 // stands.
 func (c *call) ask(n int) {
+	if c == nil {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asks += n
@@ -75,16 +83,17 @@ func (c *call) ask(n int) {
 	}
 }
 
-// heardOf restarts the clock of the backend's silence at a message of a call that came on the
-// stream of c, if it is c's own and no question stops the clock. What is dropped does not.
+// heardOf restarts the clock of the backend's silence at a message of one call that came on the
+// stream of c: its own, or for nil that of the session. A question that waits stops the clock, and
+// what is dropped does not restart it.
 func (c *call) heardOf(one *call) {
-	if c != one || c == nil {
+	if one == nil || c != nil && c != one {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.reply != nil && c.asks == 0 {
-		c.reply.wait()
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	if one.reply != nil && one.asks == 0 {
+		one.reply.wait()
 	}
 }
 
@@ -169,7 +178,7 @@ func (s *session) before(ctx context.Context, l *link, on *call, m *mcp.Message)
 			m = n
 		}
 	case "notifications/message":
-		if on.heardOf(c); c != nil && !c.level {
+		if on.heardOf(on); c != nil && !c.level {
 			return nil
 		}
 	case "notifications/elicitation/complete", "notifications/tasks/status":
@@ -361,9 +370,13 @@ func (s *session) question(ctx context.Context, l *link, c *call, known bool, cl
 		refuse(mcp.CodeInternal, "no further question can wait for an answer")
 		return
 	}
-	if c != nil {
-		c.ask(+1)
+	clock := c // that stands: of the one call under way, where nothing says whose question it is
+	if clock == nil {
+		s.mu.Lock()
+		clock = s.only()
+		s.mu.Unlock()
 	}
+	clock.ask(+1)
 	sent := make(chan struct{})
 	over := sync.OnceFunc(func() { close(sent) })
 	begun := s.b.spawn("question", func() {
@@ -371,9 +384,7 @@ func (s *session) question(ctx context.Context, l *link, c *call, known bool, cl
 		answers, err := client.Ask(ctx, map[string]edge.Question{"q": {Method: m.Method, Params: params, Sent: over}})
 		over()
 		s.asked(waits)
-		if c != nil {
-			c.ask(-1)
-		}
+		clock.ask(-1)
 		var body []byte
 		switch a := answers["q"]; {
 		case errors.As(context.Cause(ctx), new(*edge.Withdrawn)):
@@ -400,7 +411,7 @@ func (s *session) question(ctx context.Context, l *link, c *call, known bool, cl
 		ctx, cancel := context.WithTimeout(s.b.beside.life, answerWithin)
 		defer cancel()
 		var r *refusal
-		if err := s.post(ctx, l, body); known && c != nil && c.end != nil && errors.As(err, &r) && r.lostSession() {
+		if err := anyway(ctx, func() error { return s.post(ctx, l, body) }); known && c != nil && c.end != nil && errors.As(err, &r) && r.lostSession() {
 			came := c.came.Load()
 			time.AfterFunc(goesOnWithin, func() {
 				if c.came.Load() == came && !c.waits() { // it would wait on

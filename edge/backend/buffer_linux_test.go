@@ -39,7 +39,7 @@ func TestReceiveBuffer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c, err := p.pool.Get(t.Context(), time.Now(), false)
+	c, err := p.pool.Get(t.Context(), time.Now(), false, false)
 	if err != nil {
 		t.Fatal(err)
 	}

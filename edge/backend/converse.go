@@ -405,6 +405,7 @@ const endWait = 5 * time.Millisecond
 // finish looks for the end of a stream whose answer has come. A backend that
 // ends it at once, as it should, gets its connection back into the pool.
 func (r *reply) finish(body io.Reader) {
+	r.quiet()
 	if r.c.Reader.Buffered() == 0 {
 		now := time.Now()
 		r.c.ReadBy(now.Add(endWait), now)

@@ -197,6 +197,17 @@ func (b *Backend) detectLegacy(ctx context.Context, on *edge.Exchange, sse bool)
 // speaks it, is not asked once more because of what it answers to calls.
 const sure = 10 * time.Second
 
+// asksAnew reports whether a backend that refuses a session is to be asked again what it speaks.
+// Where it was, and refuses still, what the client says of itself may be why: that is no reason
+// for everybody to wait until it has said so once more.
+func (b *Backend) asksAnew(try int) bool {
+	left := b.sureUntil[2].Load() - time.Now().UnixNano()
+	if try > 0 {
+		b.sureUntil[2].Store(time.Now().Add(sure).UnixNano())
+	}
+	return try == 0 && (left <= 0 || left > int64(sure))
+}
+
 // changed asks a backend again what it speaks, and reports
 // whether that is another era now. A doubt that is plain has a time of its own, so that
 // an odd answer before it hides no change, and a backend that always says so is asked no more often.

@@ -71,6 +71,8 @@ type outgoing struct {
 	until   time.Time     // the end of the call whatever happens; zero for none
 	opens   bool          // it begins a session: its answer may refuse that under any status
 	place   *place        // where reading the stream of the answer has come to; nil for nobody to know
+	call    *call         // of a legacy session, whose clock is that of the answer; nil for none
+	beside  bool          // it says something beside a call, which may be waiting for it
 }
 
 // place is where the reading of a stream has come to (2025-11-25,
@@ -161,7 +163,7 @@ func (p *peer) once(ctx context.Context, o *outgoing, with *pad) (*reply, bool, 
 		now = time.Now()
 	}
 	for {
-		c, err := p.pool.Get(ctx, now, o.until.IsZero())
+		c, err := p.pool.Get(ctx, now, o.until.IsZero(), o.beside)
 		if err != nil {
 			return nil, false, err
 		}
@@ -192,6 +194,7 @@ func (p *peer) over(ctx context.Context, c *wire.Conn, o *outgoing, with *pad, n
 	r.ask.body, r.ask.x = nil, nil
 	r.closeAtEndOf(ctx)
 	c.ReadBy(r.ask.deadline(now), now)
+	r.ask.call.on(r)
 	if err := c.Ask(c.Out); err != nil {
 		return nil, true, r.failed(ctx, err)
 	}
@@ -369,6 +372,13 @@ func (r *reply) wait() { now := time.Now(); r.c.ReadBy(r.ask.deadline(now), now)
 // pause stops the clock: it is the backend that waits.
 func (r *reply) pause() { r.c.ReadBy(r.ask.until, time.Now()) }
 
+// quiet has the call that is read from here set the clock no longer: the connection may soon be
+// another's.
+func (r *reply) quiet() {
+	r.ask.call.on(nil)
+	r.ask.call = nil
+}
+
 // canceler is a context that closes something at its end, at less cost than
 // context.AfterFunc has.
 type canceler interface {
@@ -389,6 +399,7 @@ func (r *reply) closeAtEndOf(ctx context.Context) {
 
 // ignore ends closeAtEndOf, and reports whether the connection is still open.
 func (r *reply) ignore() bool {
+	r.quiet()
 	if r.watch != nil {
 		return r.watch.Ignore(r.c)
 	}

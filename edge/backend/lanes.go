@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/wire"
 )
 
 // lane is where modern requests to a local server go: a stream of one legacy client's
@@ -398,7 +399,7 @@ func (l *lane) call(ctx context.Context, client edge.Client, m, answer *mcp.Mess
 			l.live.CompareAndSwap(at, nil)
 		}
 	case kind == edge.Gone || kind == edge.Timeout:
-		at.cancel(w.id, reason(err))
+		at.cancel(w.id, wire.Reason(err))
 	}
 	return err
 }

@@ -155,7 +155,7 @@ func headerParams(schema []byte) (found []headerParam) {
 		for i := all.First(n); i < all.End(n); i = all.After(i) {
 			switch string(mcp.Unquote(all.Name(i))) {
 			case "x-mcp-header":
-				if h := mcp.String(all.Value(i)); len(path) > 0 && token(h) && len(h) <= maxHeaderName && len(found) < maxHeaderParams {
+				if h := mcp.String(all.Value(i)); len(path) > 0 && mcp.IsToken(h) && len(h) <= maxHeaderName && len(found) < maxHeaderParams {
 					found = append(found, headerParam{header: h, path: slices.Clone(path)})
 				}
 			case "properties":
@@ -170,17 +170,6 @@ func headerParams(schema []byte) (found []headerParam) {
 	}
 	look(0, nil)
 	return found
-}
-
-// token reports whether s is a token by RFC 9110 §5.6.2.
-func token(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		if c <= ' ' || c >= 0x7f || slices.Contains([]byte(`"(),/:;<=>?@[\]{}`), c) {
-			return false
-		}
-	}
-	return s != ""
 }
 
 // The names of headers come from lists of the backend, which may be as long and

@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/wire"
 )
 
 // session is one session with a legacy server. Each legacy client has its own;
@@ -108,6 +110,7 @@ func (s *session) post(ctx context.Context, l *link, body []byte) error {
 		return l.lines.stream.Send(body, nil)
 	}
 	o := s.outgoing(l, body)
+	o.beside = true
 	_, err := s.b.peer.converse(ctx, &o, nil, nil, func(*mcp.Message, *reply) {})
 	return err
 }
@@ -132,10 +135,10 @@ func (s *session) failed(ctx context.Context, l *link, c *call, x *edge.Exchange
 	var r *refusal
 	m := x.Request
 	switch {
-	case errors.As(err, &r) && r.lostSession() && !r.modern():
+	case errors.As(err, &r) && r.lostSession() && !r.modern() && (l.id != "" || r.status != 404):
 		return nil, errLost
-	case errors.As(err, &r) && (r.modern() || r.status == 405):
-		// A modern server says so, and a bridge for a legacy one.
+	case errors.As(err, &r) && (r.modern() || r.status == 405 || r.status == 404):
+		// A modern server says so, and a bridge for a legacy one; 404 is of no session where there was none.
 		return nil, doubted(m.IDText(), r)
 	case errors.As(err, &r) && r.code != 0 && (r.after == 0 || !r.limits()):
 		return refused(c.id, r), nil
@@ -178,7 +181,7 @@ func lost(err error) error {
 	var r *refusal
 	if errors.As(err, &r) {
 		if !r.introduced && (r.status == 400 || r.status == 404 || r.status == 405) {
-			return errEra
+			return fmt.Errorf("%w: %w", errEra, r.verdict())
 		}
 		return r.verdict()
 	}
@@ -248,12 +251,8 @@ func (s *session) once(ctx context.Context, l *link, x *edge.Exchange) (*edge.Re
 	s.add(c)
 	defer s.remove(c)
 	o := s.outgoing(l, body)
-	o.place, o.x, o.forward, o.silence = &c.place, x, x.Forward, s.b.silence(x.Client)
-	status, err := s.b.peer.converse(ctx, &o, c.id, &answer.Message, func(n *mcp.Message, r *reply) {
-		c.on(r)
-		_ = s.before(ctx, l, c, n)
-	})
-	c.on(nil)
+	o.call, o.place, o.x, o.forward, o.silence = c, &c.place, x, x.Forward, s.b.silence(x.Client)
+	status, err := s.b.peer.converse(ctx, &o, c.id, &answer.Message, func(n *mcp.Message, _ *reply) { _ = s.before(ctx, l, c, n) })
 	if err != nil {
 		if errors.Is(err, errCut) && c.place.id != "" {
 			err = s.resume(ctx, l, c, x, o.until, &answer.Message)
@@ -310,25 +309,23 @@ func (s *session) resume(ctx context.Context, l *link, c *call, x *edge.Exchange
 		at.again = true
 		o := s.outgoing(l, nil)
 		o.method, o.last, o.place, o.until, o.silence = "GET", at.id, at, until, s.b.silence(c.client)
-		o.x, o.forward = x, x.Forward
+		o.call, o.x, o.forward = c, x, x.Forward
 		r, _, err := s.b.peer.send(ctx, &o)
 		switch {
 		case err == nil:
-		case edge.KindOf(err) == edge.Unavailable && left > 0:
+		case (edge.KindOf(err) == edge.Unavailable || edge.KindOf(err) == edge.Overload) && left > 0:
 			continue // what broke the stream may not be over
 		default:
 			return err
 		}
 		if r.status != 200 || !r.sse {
 			status := r.status
-			r.close()
+			if r.close(); left > 0 && (status == 409 || status == 429 || status >= 500 && status != 501) {
+				continue // it has not noticed the end of the last one, or fails for now: neither says anything of the call
+			}
 			return edge.Errorf(edge.Unavailable, "resume", "%w, and answered with HTTP %d to resume it", errCut, status)
 		}
-		err = r.events(ctx, c.id, answer, func(n *mcp.Message, r *reply) {
-			c.on(r)
-			_ = s.before(ctx, l, c, n)
-		})
-		c.on(nil)
+		err = r.events(ctx, c.id, answer, func(n *mcp.Message, _ *reply) { _ = s.before(ctx, l, c, n) })
 		if at.id != before {
 			left = resumes
 		}
@@ -345,11 +342,11 @@ func (s *session) cancelled(l *link, c *call, why error) {
 		return
 	}
 	if l.lines != nil { // before the stream may be closed
-		l.lines.cancel(c.id, reason(why))
+		l.lines.cancel(c.id, wire.Reason(why))
 		return
 	}
 	params := append([]byte(`{"requestId":`), c.id...)
-	params = mcp.AppendString(append(params, `,"reason":`...), reason(why))
+	params = mcp.AppendString(append(params, `,"reason":`...), wire.Reason(why))
 	body := mcp.AppendRequest(nil, nil, "notifications/cancelled", append(params, '}'))
 	s.mu.Lock()
 	s.told++
@@ -396,21 +393,6 @@ func (s *session) settled(ctx context.Context) {
 	case <-ctx.Done():
 	case <-timer.C:
 	}
-}
-
-// reason is why nobody waits for a call, in words for a server.
-func reason(why error) string {
-	first := why
-	for next := first; next != nil; next = errors.Unwrap(first) {
-		first = next
-	}
-	switch first {
-	case context.Canceled:
-		return "its client has left"
-	case context.DeadlineExceeded:
-		return "its time is over"
-	}
-	return why.Error()
 }
 
 func (s *session) add(c *call) {

@@ -46,6 +46,7 @@ func (r *reply) refuses() *refusal {
 // beginning reads what a refusal that may have no end begins with, and gives up
 // on the rest.
 func (r *reply) beginning() []byte {
+	r.quiet()
 	now := time.Now()
 	r.c.ReadBy(now.Add(time.Second), now)
 	body, _ := io.ReadAll(io.LimitReader(r.stream(), wire.MaxLook)) // what has come says what there is to say

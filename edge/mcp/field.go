@@ -61,6 +61,16 @@ func anyControl(v []byte) bool {
 	return false
 }
 
+// IsToken reports whether s is a token (RFC 9110 §5.6.2), as the name of a header line is.
+func IsToken(s string) bool {
+	for i := range len(s) {
+		if !NameBytes[s[i]] {
+			return false
+		}
+	}
+	return s != ""
+}
+
 // NameBytes tells of each byte whether the name of a header line may have it
 // (RFC 9110 §5.6.2). It is never changed.
 var NameBytes = func() (t [256]bool) {

@@ -39,7 +39,8 @@ const (
 	MaxConns = 1024
 
 	// forCalls is how many of them, and a quarter at most, are not for streams: those who
-	// only listen are to leave room for calls.
+	// only listen are to leave room for calls. As many there may be besides for answers to
+	// questions and the like: the calls that wait for them may have all connections.
 	forCalls = 64
 
 	// ReceiveBuffer is how many bytes the kernel is to hold of what a backend
@@ -205,16 +206,17 @@ func TLS(u *url.URL, roots *x509.CertPool) *tls.Config {
 
 // Get returns a connection that the backend has not closed, as far as can be
 // known before writing to it. One that takes turns looks once more when it does.
-// lasts says that it is for a stream without an end.
-func (p *Pool) Get(ctx context.Context, now time.Time, lasts bool) (*Conn, error) {
+// lasts says that it is for a stream without an end, and beside that it is for what calls may
+// be waiting for: of these there are a few connections more.
+func (p *Pool) Get(ctx context.Context, now time.Time, lasts, beside bool) (*Conn, error) {
 	if !lasts {
-		return p.get(ctx, now)
+		return p.get(ctx, now, beside)
 	}
 	if most := p.most - min(forCalls, p.most/4); p.last.Add(1) > int64(most) {
 		p.last.Add(-1)
 		return nil, edge.Errorf(edge.Overload, "dial", "all %d connections for streams are in use, and the other %d are for calls", most, p.most-most)
 	}
-	c, err := p.get(ctx, now)
+	c, err := p.get(ctx, now, beside)
 	if err != nil {
 		p.last.Add(-1)
 		return nil, err
@@ -223,13 +225,13 @@ func (p *Pool) Get(ctx context.Context, now time.Time, lasts bool) (*Conn, error
 	return c, nil
 }
 
-func (p *Pool) get(ctx context.Context, now time.Time) (*Conn, error) {
+func (p *Pool) get(ctx context.Context, now time.Time, beside bool) (*Conn, error) {
 	for {
 		p.mu.Lock()
 		n := len(p.free)
 		if n == 0 {
 			p.mu.Unlock()
-			return p.dial(ctx)
+			return p.dial(ctx, beside)
 		}
 		c := p.free[n-1]
 		p.free[n-1] = nil
@@ -255,8 +257,12 @@ func (p *Pool) Free() int {
 // Most returns how many connections may be open.
 func (p *Pool) Most() int { return p.most }
 
-func (p *Pool) dial(ctx context.Context) (*Conn, error) {
-	if p.open.Add(1) > int64(p.most) {
+func (p *Pool) dial(ctx context.Context, beside bool) (*Conn, error) {
+	most := p.most
+	if beside {
+		most += max(1, min(forCalls, p.most/4))
+	}
+	if p.open.Add(1) > int64(most) {
 		p.open.Add(-1)
 		return nil, edge.Errorf(edge.Overload, "dial", "all %d connections are in use", p.most)
 	}
@@ -343,7 +349,7 @@ func (p *Pool) Put(c *Conn, now time.Time) {
 	c.idle = c.Head.idle
 	p.ended(c)
 	p.mu.Lock()
-	if p.done || c.idle <= 0 || c.Reader.Size() <= SlimBuffer || c.Reader.Buffered() > 0 || c.Head.Closes {
+	if p.done || p.open.Load() > int64(p.most) || c.idle <= 0 || c.Reader.Size() <= SlimBuffer || c.Reader.Buffered() > 0 || c.Head.Closes {
 		p.mu.Unlock()
 		p.Drop(c)
 		return

@@ -1,8 +1,10 @@
 package wire
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"html"
 	"net/url"
 	"strings"
@@ -207,6 +209,21 @@ func SecretsIn(u *url.URL) []string {
 		all = append(all, encoded(one)...)
 	}
 	return all
+}
+
+// Reason is why nobody waits for a call, in words for a server.
+func Reason(why error) string {
+	first := why
+	for next := first; next != nil; next = errors.Unwrap(first) {
+		first = next
+	}
+	switch first {
+	case context.Canceled:
+		return "its client has left"
+	case context.DeadlineExceeded:
+		return "its time is over"
+	}
+	return why.Error()
 }
 
 // Origin is the origin of a URL: its scheme, its host without the case of letters, and its port
