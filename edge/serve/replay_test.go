@@ -13,6 +13,36 @@ func resumed(c caller, id string) *edgetest.Response {
 	return c.Do("GET", "/mcp", "", "Mcp-Session-Id", c.session.ID, "MCP-Protocol-Version", c.session.Version, "Accept", "text/event-stream", "Last-Event-ID", id)
 }
 
+// TestResumedStreamIsOne: a legacy client that takes a stream up again while the connection that it
+// began on is still there gets each message on one of them, and that connection has its end.
+func TestResumedStreamIsOne(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, edgetest.Legacy)
+	c := f.callerOf(t, edgetest.Legacy, "")
+	next := make(chan struct{})
+	f.back.Always("tools/call", func(c *edgetest.Call) {
+		c.Progress(1)
+		c.Wait(next)
+		c.Progress(2)
+		c.Wait(next)
+		c.Result(`{"content":[]}`)
+	})
+	r := c.call(t, `"a"`, "{}", `"progressToken":"p"`)
+	first := r.Next()
+	again := resumed(c, first.ID)
+	next <- struct{}{}
+	if e := again.Next(); edgetest.Member(string(e.Data), "params", "progress") != "2" {
+		t.Errorf("%s", e.Data)
+	}
+	next <- struct{}{}
+	if rest := again.Rest(); len(rest) != 1 || edgetest.Member(string(rest[0].Data), "id") != `"a"` {
+		t.Errorf("%s", rest)
+	}
+	if rest := r.Rest(); len(rest) != 0 {
+		t.Errorf("the connection that the stream began on has %s", rest)
+	}
+}
+
 // A legacy client whose connection broke gets what it missed as it comes, the
 // answer included, and nothing of any other stream, whatever the backend is.
 func TestStreamIsResumedWhileItGoesOn(t *testing.T) {

@@ -158,7 +158,13 @@ func (s *stream) put(raw []byte) error {
 	}
 	id := ""
 	if s.log != nil {
-		id = s.log.Add(raw)
+		var moved bool
+		if id, moved = s.log.Add(raw); moved && s.err == nil {
+			s.buf = append(s.buf, "0\r\n\r\n"...)
+			if _ = s.flush(); s.err == nil {
+				s.err = errEnded
+			}
+		}
 		if s.err != nil {
 			return nil
 		}

@@ -53,6 +53,7 @@ type Log struct {
 	ended  time.Time
 	out    reader // the client is back and reads on
 	behind bool   // out has not had all events; whoever replays them also ends it
+	moved  bool   // the client has come back: the connection that the stream began on has its end
 
 	answered  bool // the last event is the answer
 	forgotten bool
@@ -227,20 +228,22 @@ func (l *Log) write() {
 	}
 }
 
-// Add appends an event, sends it to a client that is back, and returns its id.
-func (l *Log) Add(raw []byte) string {
+// Add appends an event, sends it to a client that is back, and returns its id. moved says that the
+// client has come back for the stream: the connection that it began on gets no more of it, as each
+// message goes to one stream only (2025-11-25, basic/transports).
+func (l *Log) Add(raw []byte) (id string, moved bool) {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	room := l.s.room(len(raw), l)
 	back := 0 // bytes to give back
 	l.mu.Lock()
 	if l.failed { // nothing comes after the answer
-		id := l.id(l.next)
+		id, moved := l.id(l.next), l.moved
 		l.mu.Unlock()
 		if room {
 			l.s.unlog(len(raw))
 		}
-		return id
+		return id, moved
 	}
 	number := l.next
 	l.next++
@@ -255,7 +258,7 @@ func (l *Log) Add(raw []byte) string {
 		}
 		l.events, l.size, l.first = nil, 0, l.next
 	}
-	out := l.out
+	out, moved := l.out, l.moved
 	l.write()
 	l.mu.Unlock()
 	if back > 0 {
@@ -264,7 +267,7 @@ func (l *Log) Add(raw []byte) string {
 	if out != nil && out.event(l.id(number), raw) != nil {
 		l.Left(out)
 	}
-	return l.id(number)
+	return l.id(number), moved
 }
 
 // Finish ends the log. answered says that the last event was the answer.
@@ -320,7 +323,7 @@ func (l *Log) Resume(o reader, after uint64) {
 	if l.out != nil && l.out != was { // which came meanwhile
 		go l.out.replaced()
 	}
-	l.out, l.behind = o, true
+	l.out, l.behind, l.moved = o, true, true
 	if l.done {
 		l.out = nil
 	}
