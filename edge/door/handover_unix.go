@@ -3,6 +3,7 @@
 package door
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -50,6 +51,15 @@ type Predecessor struct {
 // TakeOver asks the process that listens at path for its sockets. Without such
 // a process it returns nothing. What is no socket is left alone, and an error.
 func TakeOver(path string) (front, admin net.Listener, from *Predecessor, err error) {
+	for range 5 { // it may have left before it answered: another is there then, or none
+		if front, admin, from, err = takeOver(path); !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, io.EOF) {
+			break
+		}
+	}
+	return front, admin, from, err
+}
+
+func takeOver(path string) (front, admin net.Listener, from *Predecessor, err error) {
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
 	if info, wrong := os.Stat(path); wrong == nil && info.Mode().Type() != os.ModeSocket {
 		err = errNoSocket // which its own would take the place of
@@ -91,6 +101,23 @@ func TakeOver(path string) (front, admin net.Listener, from *Predecessor, err er
 
 // HandsSessions reports whether the process hands over sessions besides its sockets.
 func (p *Predecessor) HandsSessions() bool { return p.sessions }
+
+// While returns a context that ends with ctx, and with the process. done ends the watching, and
+// has to be called before anything else is asked of the process.
+func (p *Predecessor) While(ctx context.Context) (_ context.Context, done func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	_ = p.conn.SetReadDeadline(time.Time{})
+	over := make(chan struct{})
+	go func() { // ends with the deadline that done sets
+		defer close(over)
+		defer cancel()
+		_, _ = p.conn.Read(make([]byte, 1)) // it says nothing that it is not asked for
+	}()
+	return ctx, func() {
+		_ = p.conn.SetReadDeadline(time.Unix(1, 0))
+		<-over
+	}
+}
 
 // Inherit asks the process for its sessions on behalf of the one of a name. read
 // reads them, and says what of them it took.
@@ -162,13 +189,14 @@ func (d *Door) GiveWay(s Succession) (stop func(), err error) {
 	if err != nil {
 		return func() {}, errors.Join(fmt.Errorf("--hand-over: %w", err), ln.Close())
 	}
+	over := make(chan struct{})
 	s.Work.Go(func() { // ends with the listener
 		for {
 			conn, err := ln.AcceptUnix()
 			if err != nil {
 				return
 			}
-			if err := d.handSockets(conn, s); err != nil {
+			if err := d.handSockets(conn, s, over); err != nil {
 				d.o.Log.Warn("nobody took over", "error", err)
 				continue
 			}
@@ -176,7 +204,8 @@ func (d *Door) GiveWay(s Succession) (stop func(), err error) {
 			return
 		}
 	})
-	return func() {
+	return func() { // called once
+		close(over)
 		ln.Close()
 		if now, err := os.Lstat(path); err == nil && os.SameFile(now, mine) {
 			os.Remove(path)
@@ -185,8 +214,9 @@ func (d *Door) GiveWay(s Succession) (stop func(), err error) {
 }
 
 // handSockets gives the sockets to the process at the other end, and waits
-// until it serves.
-func (d *Door) handSockets(conn *net.UnixConn, s Succession) error {
+// until it serves. Once this process ends (over) it waits no longer for the first
+// word: nobody would serve while the other one waits for its local servers.
+func (d *Door) handSockets(conn *net.UnixConn, s Succession, over <-chan struct{}) error {
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(handOverWait))
 	var fds []int
@@ -224,10 +254,21 @@ func (d *Door) handSockets(conn *net.UnixConn, s Succession) error {
 	if _, _, err := conn.WriteMsgUnix([]byte{wordSockets, handsSessions}, syscall.UnixRights(fds...), nil); err != nil {
 		return err
 	}
+	heard := make(chan struct{})
+	hear := sync.OnceFunc(func() { close(heard) })
+	defer hear()
+	go func() { // ends with the first word, or with the waiting
+		select {
+		case <-over:
+			_ = conn.SetReadDeadline(time.Unix(1, 0))
+		case <-heard:
+		}
+	}()
 	asked := false
 	for {
 		word := make([]byte, 1)
 		_, err := conn.Read(word)
+		hear()
 		switch {
 		case err == nil && word[0] == wordServing:
 			return nil

@@ -1,6 +1,7 @@
 package door
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -12,6 +13,9 @@ type Predecessor struct{}
 
 // HandsSessions reports false.
 func (*Predecessor) HandsSessions() bool { return false }
+
+// While returns ctx.
+func (*Predecessor) While(ctx context.Context) (context.Context, func()) { return ctx, func() {} }
 
 // Inherit does nothing.
 func (*Predecessor) Inherit(string, func(io.ReadWriter) error) error { return nil }

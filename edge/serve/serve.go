@@ -402,7 +402,9 @@ func (e *Edge) Serve(ctx context.Context) error {
 	e.tick(time.Now()) // to open the plan may have taken longer than a request may
 	e.sessions.ReadMail()
 	if e.before != nil {
-		if e.live.Load().awaitLocals(ctx, e.log); ctx.Err() != nil { // the process before goes on
+		waiting, done := e.before.While(ctx) // who else would serve
+		e.live.Load().awaitLocals(waiting, e.log)
+		if done(); ctx.Err() != nil { // the process before goes on
 			return retreat(e)
 		}
 		e.inherit()

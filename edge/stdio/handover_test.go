@@ -126,6 +126,37 @@ func TestHandOverWaitsForAServerAlone(t *testing.T) {
 	await(t, "the new process serves", func() bool { return strings.Contains(first.Log(), "another process serves now") })
 }
 
+// TestHandOverOfAProcessThatEnds: a process that waits for its local servers serves at once where the
+// one before ends meanwhile.
+func TestHandOverOfAProcessThatEnds(t *testing.T) {
+	dir, err := os.MkdirTemp("", "weir") // the name of a socket is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	next := func(asked, open chan struct{}) *edgetest.Edge {
+		return edgetest.StartPlan(t, planned(t), edgetest.Settings(func(c *serve.Settings) { c.HandOver = filepath.Join(dir, "s") }), edgetest.With(serve.WithWorkloads(func(s serve.Starting) (backend.Local, error) {
+			start := latched{program(t, edgetest.Legacy.String(), filepath.Join(dir, "told")), asked, open}
+			return stdio.New(stdio.Config{Name: s.Workload.Name, Digest: s.Digest, Timeout: time.Minute, Starter: start})
+		})))
+	}
+	now, asked := make(chan struct{}), make(chan struct{}, 1)
+	close(now)
+	first := next(nil, now)
+	first.NewClient().Initialize("{}").Call("1", "echo", "{}").Result()
+	second := next(asked, make(chan struct{})) // whose server never starts
+	edgetest.Receive(t, asked, "the start of a server")
+	await(t, "the new process waits", func() bool {
+		return strings.Contains(second.Log(), "local servers start before this process takes over")
+	})
+	from := time.Now()
+	first.Stop()
+	await(t, "the new process serves", func() bool { return strings.Contains(second.Log(), "msg=serving ") })
+	if took := time.Since(from); took > 15*time.Second { // of the 30 for which it would wait
+		t.Errorf("nobody served for %s", took)
+	}
+}
+
 // TestSessionsWithProcessesEndAtAHandOver: a legacy session whose process at a local server ends
 // with the process before is 404 at its next request, as after any end of its process; one that
 // has none goes on. The log says how many end.
