@@ -21,7 +21,7 @@ const statusFD = 3
 func become(s setup, dir string, argv []string) int {
 	runtime.LockOSThread() // filter and ruleset belong to this thread, which is the one that does exec
 	unix.CloseOnExec(statusFD)
-	if s.landlock {
+	if s.landlock || s.scope {
 		unix.CloseOnExec(rulesetFD)
 	}
 	err := s.become(dir, argv)
@@ -52,7 +52,7 @@ func (s setup) become(dir string, argv []string) error {
 			return fail("limit "+strconv.Itoa(l.which), err)
 		}
 	}
-	if s.landlock {
+	if s.landlock || s.scope {
 		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 			return fail("no_new_privs", err)
 		}

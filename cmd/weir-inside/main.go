@@ -94,7 +94,8 @@ type setup struct {
 	filter   bool // system calls are filtered
 	noUnix   bool // and Unix sockets are refused
 	noInet   bool // and those of the internet
-	landlock bool // a ruleset of Landlock is descriptor 4
+	landlock bool // a ruleset of Landlock is descriptor 4, and what it does not hold is filtered
+	scope    bool // that ruleset is about abstract sockets alone
 	drop     bool // capabilities are dropped
 	files    uint // open files a process may have; 0 for as many as the manager
 	procs    uint // processes and threads of the user namespace; 0 for no bound
@@ -111,7 +112,7 @@ type setup struct {
 
 func (s *setup) fields() map[string]any {
 	return map[string]any{
-		"filter": &s.filter, "nounix": &s.noUnix, "noinet": &s.noInet, "landlock": &s.landlock,
+		"filter": &s.filter, "nounix": &s.noUnix, "noinet": &s.noInet, "landlock": &s.landlock, "scope": &s.scope,
 		"drop": &s.drop, "files": &s.files, "procs": &s.procs, "tag": &s.tag, "guard": &s.guard,
 	}
 }

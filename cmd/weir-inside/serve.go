@@ -261,7 +261,7 @@ func (h *helper) start(m *link.Message) {
 		return
 	}
 	files := []uintptr{uintptr(p.stdin[0]), uintptr(p.stdout[1]), uintptr(p.stderr[1]), uintptr(p.status[1])}
-	if s.landlock {
+	if s.landlock || s.scope {
 		files = append(files, rulesetFD)
 	}
 	env := m.Env

@@ -47,7 +47,7 @@ func bwrapCommand(bwrap, helper string, c *Config, v *view, mode string, link ..
 		case string:
 			inside = append(inside, one)
 		case *os.File:
-			cmd.ExtraFiles = append(cmd.ExtraFiles, one) // descriptor 3
+			cmd.ExtraFiles = append(cmd.ExtraFiles, one) // descriptor 3, and 4
 		}
 	}
 	a := bwrapArgs{cmd: cmd}

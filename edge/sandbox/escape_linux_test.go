@@ -117,6 +117,35 @@ func tryAll(t *testing.T, tries []string, check func(got map[string]string)) {
 	check(got)
 }
 
+// TestV01AbstractSockets: a server that has the network of the machine has none of its abstract
+// sockets, and can link and rename files as it likes.
+func TestV01AbstractSockets(t *testing.T) {
+	if !inRoom(t) {
+		return
+	}
+	m := machine(t)
+	bwrapped(t, m)
+	o := escape.NewOutside(t, probe(t))
+	o.Unix("@/tmp/.X11-unix/X7")
+	o.Open(nil)
+	c := config(t, Bwrap, o.All()...)
+	c.Network = Host
+	s := openBox(t, m, c)
+	got, _ := said(t, s)
+	if m.abi() < scopes {
+		if !strings.Contains(s.Note(), "not held: abstract sockets of this machine") {
+			t.Errorf("the note says %q", s.Note())
+		}
+		return
+	}
+	o.Shut(got)
+	c = config(t, Bwrap)
+	c.Network, c.Command = Host, []string{"/bin/sh", "-c", `cd "$HOME" && mkdir a b && echo x > a/f && ln a/f b/g && mv a/f b/f && echo "linked = done"`}
+	if got, _ := said(t, openBox(t, m, c)); got["linked"] != "done" {
+		t.Errorf("files cannot be linked: %v", got)
+	}
+}
+
 // TestV11Landlock tries the same where Landlock is all there is: no socket of any kind, and
 // no datagram out of a pair.
 func TestV11Landlock(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 	"unicode/utf8"
 )
@@ -192,7 +193,7 @@ var (
 // what runs inside has no more rights; where that is another user it may have other ones, and
 // then the directory is hidden whole.
 func (w *hiding) walk(m Mount, global, own []pattern) error {
-	return filepath.WalkDir(m.Host, func(path string, e fs.DirEntry, err error) error {
+	err := inPortions(m.Host, func(path string, e fs.DirEntry, err error) error {
 		if w.walked++; w.walked > maxWalk || w.walked%1000 == 0 && time.Now().After(w.end) {
 			return errTooWide
 		}
@@ -235,6 +236,49 @@ func (w *hiding) walk(m Mount, global, own []pattern) error {
 		}
 		return nil
 	})
+	slices.SortStableFunc(w.all, func(a, b Overlay) int { return strings.Compare(a.Inside, b.Inside) }) // those of one directory came in no order
+	return err
+}
+
+// maxAhead is how many bytes the paths of directories may have that are still to be looked into.
+const maxAhead = 16 << 20
+
+// inPortions visits what is below a directory as filepath.WalkDir does, but in no order, and never
+// with the names of a whole directory in memory: a server may have made as many as it likes.
+func inPortions(dir string, visit fs.WalkDirFunc) error {
+	ahead := 0
+	for next := []string{dir}; len(next) > 0; {
+		at := next[len(next)-1]
+		next = next[:len(next)-1]
+		ahead -= len(at)
+		f, err := os.OpenFile(at, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+		for err == nil {
+			var some []fs.DirEntry
+			some, err = f.ReadDir(1000)
+			for _, e := range some {
+				path := filepath.Join(at, e.Name())
+				wrong := visit(path, e, nil)
+				if wrong == nil && e.IsDir() {
+					next = append(next, path)
+					if ahead += len(path); ahead > maxAhead {
+						wrong = errTooWide
+					}
+				}
+				if wrong != nil && wrong != fs.SkipDir {
+					return errors.Join(wrong, f.Close())
+				}
+			}
+		}
+		if f != nil {
+			_ = f.Close()
+		}
+		if err != io.EOF {
+			if wrong := visit(at, nil, err); wrong != nil && wrong != fs.SkipDir {
+				return wrong
+			}
+		}
+	}
+	return nil
 }
 
 // pattern is one line of gitignore(5).

@@ -2,8 +2,10 @@ package sandbox
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -139,5 +141,26 @@ func TestOverlays(t *testing.T) {
 	var refused *MountError
 	if _, err := Overlays([]Mount{{Host: many}}, write(filepath.Join(t.TempDir(), "i"), "*")); !errors.As(err, &refused) || refused.Next == "" {
 		t.Errorf("more than may be: %v", err)
+	}
+}
+
+// A directory is looked through in portions: a server may have made as many files as it likes.
+func TestOverlaysInPortions(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 100_000 {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%0200d", i)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, IgnoreName), []byte("0*\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := Overlays([]Mount{{Host: dir, Writable: true}}, "")
+	runtime.ReadMemStats(&after)
+	var refused *MountError
+	if took := (after.TotalAlloc - before.TotalAlloc) >> 20; !errors.As(err, &refused) || took > 20 {
+		t.Errorf("%v, after %d MiB", err, took)
 	}
 }

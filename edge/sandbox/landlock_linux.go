@@ -11,6 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// scopes is the version of Landlock from which on it holds abstract sockets and signals (Linux 6.12).
+const scopes = 6
+
 // landlockABI is the version of Landlock that the kernel has; 0 for none.
 func landlockABI() int {
 	n, _, e := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
@@ -35,7 +38,7 @@ func (v *view) ruleset(abi int) (f *os.File, err error) {
 	if abi >= 5 {
 		attr.fs |= unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 	}
-	if abi >= 6 {
+	if abi >= scopes {
 		attr.scoped = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
 		size = 24
 	}
@@ -84,6 +87,17 @@ func (v *view) ruleset(abi int) (f *os.File, err error) {
 		}
 	}
 	return f, nil
+}
+
+// scope makes a ruleset that keeps whoever restricts itself to it from abstract sockets of others,
+// and from nothing else: in the machine's network namespace they are there for everybody.
+func scope() (*os.File, error) {
+	attr := struct{ fs, net, scoped uint64 }{scoped: unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET}
+	fd, _, e := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), 24, 0)
+	if e != 0 {
+		return nil, fmt.Errorf("landlock: %w", e)
+	}
+	return os.NewFile(fd, "ruleset"), nil
 }
 
 // allowShown allows a path of the system to be read, less what is hidden of it: a rule is about all

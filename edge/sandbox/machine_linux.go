@@ -160,6 +160,8 @@ func (m *Machine) choose(c *Config) (Grade, string, error) {
 		_, err := m.bwrap()
 		var helper *HelperError
 		switch {
+		case err == nil && c.Network == Host && m.abi() < scopes:
+			return Bwrap, c.Name + ": sandbox bwrap: not held: abstract sockets of this machine, as X11 may have one (Linux 6.12 holds them): --isolate-network keeps it from them", nil
 		case err == nil:
 			return Bwrap, "", nil
 		case errors.As(err, &helper):
@@ -213,7 +215,7 @@ func landlockNote(c *Config, abi int, lacks, install string) string {
 		not = append(not, "the network (it is open, loopback included)")
 	}
 	not = append(not, "modes and times of this user's files (also those of read-only mounts and those that are not mounted) and which paths there are", "processes of this user (they can be seen)")
-	if abi < 6 {
+	if abi < scopes {
 		not = append(not, "signals to processes of this user, its own helper among them, and abstract sockets")
 	}
 	if lacks == "" {
@@ -380,7 +382,14 @@ func (m *Machine) command(grade Grade, helper string, c *Config, v *view, link *
 		if c.Processes > 0 && os.Geteuid() != 0 && kernelAtLeast(5, 14) {
 			setup += ",procs=" + strconv.Itoa(c.Processes+ofHelper)
 		}
-		return bwrapCommand(path, helper, c, v, "link", setup, link)
+		if c.Network != Host || m.abi() < scopes {
+			return bwrapCommand(path, helper, c, v, "link", setup, link)
+		}
+		ruleset, err := scope()
+		if err != nil {
+			return nil, err
+		}
+		return bwrapCommand(path, helper, c, v, "link", setup+",scope=1", link, ruleset)
 	case Landlock:
 		ruleset, err := v.ruleset(m.abi())
 		if err != nil {

@@ -203,6 +203,25 @@ func TestMounts(t *testing.T) {
 				t.Errorf("%s: %v", at, err)
 			}
 		}
+		outside := t.TempDir()
+		way := config(t, Bwrap)
+		if err := os.Symlink("/oldroot"+outside, filepath.Join(way.Home, "way")); err != nil { // where the machine is while bubblewrap makes places
+			t.Fatal(err)
+		}
+		for _, c := range []Config{{Mounts: []Mount{{Host: ro, Inside: way.Home + "/way/new"}}}, {Writable: []string{way.Home + "/way/new"}}} {
+			way.Mounts, way.Writable = c.Mounts, c.Writable
+			box, err := m.Open(t.Context(), way)
+			if err == nil {
+				box.Close()
+			}
+			var refused *MountError
+			if !errors.As(err, &refused) || refused.Why != way.Home+"/way is a link to /oldroot"+outside+" inside" {
+				t.Errorf("below a link: %v", err)
+			}
+			if _, err := os.Lstat(filepath.Join(outside, "new")); err == nil {
+				t.Error("its place was made outside")
+			}
+		}
 		over := config(t, Bwrap)
 		for _, hides := range []struct {
 			mounts   []Mount

@@ -131,18 +131,31 @@ func (v *view) placed(home string, writable []string) error {
 		if in.from == "" {
 			continue
 		}
-		at := in.from + strings.TrimPrefix(path, in.inside)
+		at, up := in.from+strings.TrimPrefix(path, in.inside), path
 		info, err := os.Lstat(at)
+		for j := len(in.inside) + 1; in.made && j < len(path); j++ { // a link on the way, which the server may have made, leads outside while places are made
+			if path[j] != '/' {
+				continue
+			}
+			if way, wrong := os.Lstat(in.from + path[len(in.inside):j]); wrong == nil && way.Mode()&os.ModeSymlink != 0 {
+				at, up, info, err = in.from+path[len(in.inside):j], path[:j], way, nil
+				break
+			}
+		}
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && !in.made:
 			return &MountError{path, fmt.Sprintf("%s is read-only inside, and has no such path", in.inside), "name another path inside"}
-		case err == nil && info.Mode()&os.ModeSymlink != 0 && i >= len(writable):
+		case err == nil && info.Mode()&os.ModeSymlink != 0 && (i >= len(writable) || up != path):
 			to, _ := os.Readlink(at)
 			if !filepath.IsAbs(to) {
-				to = filepath.Join(filepath.Dir(path), to)
+				to = filepath.Join(filepath.Dir(up), to)
 			}
 			to = clean(to) // a server may have made it
-			return &MountError{path, "it is a link to " + to + " inside", "name " + to + ", or another path inside"}
+			what := "it"
+			if up != path {
+				what = clean(up)
+			}
+			return &MountError{path, what + " is a link to " + to + " inside", "name " + to + clean(path[len(up):]) + ", or another path inside"}
 		}
 	}
 	return nil

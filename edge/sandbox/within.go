@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,7 +15,11 @@ func OpenWithin(mounts []Mount, path string) (*os.File, error) {
 	const flags = os.O_RDONLY | syscall.O_NONBLOCK // a named pipe would wait for its other end
 	dir, rest := into(mounts, path)
 	if dir == "" {
-		return os.OpenFile(path, flags, 0)
+		f, err := os.OpenFile(path, flags, 0)
+		if err != nil {
+			return nil, err
+		}
+		return plain(f)
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -24,6 +29,19 @@ func OpenWithin(mounts []Mount, path string) (*os.File, error) {
 	f, err := root.OpenFile(rest, flags, 0)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w (no link is followed out of %s, which the server may write to)", path, err, dir)
+	}
+	return plain(f)
+}
+
+// plain refuses what is no file and no directory: to read a named pipe that somebody holds open may
+// never end.
+func plain(f *os.File) (*os.File, error) {
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+		err = fmt.Errorf("%s is no file and no directory", f.Name())
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }
