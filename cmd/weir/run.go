@@ -393,7 +393,7 @@ func (a *app) inForeground(ctx context.Context, cmd *cobra.Command, x *runFlags,
 // on.
 func refused(err error) bool {
 	var e *workload.Error
-	return errors.As(err, &e) && (e.Code == workload.CodeTaken || e.Code == workload.CodeInvalid || e.Code == workload.CodeNotFound)
+	return errors.As(err, &e) && (e.Unchanged || e.Code == workload.CodeTaken || e.Code == workload.CodeInvalid || e.Code == workload.CodeNotFound)
 }
 
 // replaced removes a workload that a manager keeps, where there is one.

@@ -210,6 +210,26 @@ func lockedHousehold(t *testing.T) (h *household, small string, knowing []string
 	return h, small, knowing
 }
 
+// A replacement that is refused leaves the workload as it is, and none of its secrets.
+func TestRefusedReplacementKeepsSecrets(t *testing.T) {
+	h := newHousehold(t)
+	small, err := exec.LookPath("small-server")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.must("secret", "setup")
+	h.managed()
+	h.must("run", "--name", "stays", "--", small)
+	h.fails(9, "/x", "run", "--replace", "--name", "stays", "--oidc-issuer", "https://login.example.com", "--oidc-audience", "a",
+		"--oidc-client-id", "c", "--oidc-client-secret", "new-1234567", "-v", "/:/x", "--", small)
+	if out := h.must("secret", "list"); strings.Contains(out, "stays") {
+		t.Errorf("a refused replacement left its secret:\n%s", out)
+	}
+	if one := h.listed("stays"); one.Status.Status != workload.Running {
+		t.Errorf("%+v", one)
+	}
+}
+
 // A workload whose secrets are locked waits for the password. The manager has it from whoever
 // knows it first: `weir secret unlock`, or a run.
 func TestRunLocked(t *testing.T) {

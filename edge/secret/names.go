@@ -25,9 +25,13 @@ func HeaderReadsLike(name string) bool {
 // InQuery calls f with each parameter of a URL's query whose name reads like that of a
 // secret, and returns the URL with what f returns in place of its value, as it is written there.
 func InQuery(text string, f func(name, value string) string) string {
+	text, fragment, hash := strings.Cut(text, "#")
+	if hash {
+		fragment = "#" + fragment
+	}
 	before, query, ok := strings.Cut(text, "?")
 	if !ok {
-		return text
+		return text + fragment
 	}
 	all := strings.Split(query, "&")
 	for i, one := range all {
@@ -40,5 +44,5 @@ func InQuery(text string, f func(name, value string) string) string {
 			all[i] = written + "=" + f(name, value)
 		}
 	}
-	return before + "?" + strings.Join(all, "&")
+	return before + "?" + strings.Join(all, "&") + fragment
 }

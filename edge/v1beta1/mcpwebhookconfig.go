@@ -41,6 +41,16 @@ type MCPWebhookConfigSpec struct {
 	Mutating []Webhook `json:"mutating,omitempty"`
 }
 
+// URLs are the addresses of all of them.
+func (s *MCPWebhookConfigSpec) URLs() (all []*string) {
+	for _, hooks := range [][]Webhook{s.Mutating, s.Validating} {
+		for i := range hooks {
+			all = append(all, &hooks[i].URL)
+		}
+	}
+	return all
+}
+
 // FailurePolicy is what happens when a webhook cannot be asked.
 // +kubebuilder:validation:Enum=fail;ignore
 type FailurePolicy string

@@ -130,6 +130,8 @@ type Error struct {
 	Message string `json:"message"`
 	Next    string `json:"next,omitempty"` // what to type next
 
+	Unchanged bool `json:"unchanged,omitempty"` // nothing was done: what was there before goes on
+
 	// Passing says that waiting may cure it, whatever Code is.
 	Passing bool `json:"-"`
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -483,7 +482,7 @@ func (i *importer) beside(key, path string, into any) error {
 	if path == "" || err != nil {
 		return err
 	}
-	data, err := os.ReadFile(path)
+	data, err := edge.ReadFile(path, maxDocument)
 	if err != nil {
 		return i.bad(key, "%s", cause(err))
 	}

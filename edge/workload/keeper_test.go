@@ -394,7 +394,7 @@ func TestWhatDoesNotStart(t *testing.T) {
 	k.Evict = func(context.Context, string) error { t.Error("evicted"); return nil }
 	var told []string
 	err = k.Run(t.Context(), describe("other"), true, time.Minute, func(e Event) { told = append(told, e.Text) })
-	if !errors.Is(err, no) || listed(t, k, "other").Status != Running || !slices.Equal(told, []string{"other: compiling"}) {
+	if e := new(Error); !errors.As(err, &e) || e.Code != no.Code || e.Message != no.Message || !e.Unchanged || listed(t, k, "other").Status != Running || !slices.Equal(told, []string{"other: compiling"}) {
 		t.Errorf("%v, after %q", err, told)
 	}
 	k.Judge, k.Evict = nil, nil

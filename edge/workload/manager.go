@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -186,7 +187,8 @@ var ErrManaged = errors.New("another manager runs: `weir list` shows what it kee
 func Open(o KeeperOptions) (_ *Keeper, err error) {
 	k := &Keeper{KeeperOptions: o, since: time.Now(), parent: os.Getppid(), lost: make(chan struct{}), starts: make(chan struct{}, startsAtOnce), all: map[string]*one{}, transitions: map[Transition]int64{}}
 	if k.Boot == "" {
-		k.Boot = bootID()
+		text, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") // "" where nothing tells one start of the system from another
+		k.Boot = strings.TrimSpace(string(text))
 	}
 	for _, dir := range []string{o.Paths.State, o.Paths.Workloads()} {
 		if err := privateDir(dir); err != nil {

@@ -49,7 +49,9 @@ func (k *Keeper) Run(ctx context.Context, manifest []byte, replace bool, wait ti
 			err = k.Evict(ctx, facts.Name)
 		}
 		if err != nil {
-			return err
+			e := *asError(err)
+			e.Unchanged = true
+			return &e
 		}
 		_, err = k.remove(ctx, facts.Name, true, nil, steps(told))
 		if e := asError(err); e == nil {

@@ -262,6 +262,7 @@ func TestV39(t *testing.T) {
 		{"thv_ca_bundle", "../ca.pem", "thv_ca_bundle"},
 		{"env_file_dir", "env/../../x", "env_file_dir"},
 		{"authz_config_path", "policies.json", "authz_config_path"},
+		{"authz_config_path", "/dev/zero", "authz_config_path: /dev/zero: more than 4194304 bytes"},
 		{"permission_profile_name_or_path", "../profile.json", "permission_profile_name_or_path"},
 		{"permission_profile", m{"networks": m{}}, "permission_profile"},
 		{"env_vars", m{"A=B": "c"}, "env_vars"},

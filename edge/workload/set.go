@@ -209,26 +209,31 @@ func (s *set) inClear(f func(name, value string) string) {
 			}
 		}
 	}
+	remote := func(url *string, forward *v1beta1.HeaderForward) {
+		if *url = secret.InQuery(*url, f); forward != nil {
+			headers(forward.AddPlaintextHeaders)
+		}
+	}
 	for _, o := range s.objects() { // also of those beside the workload's own
 		switch k := o.(type) {
 		case *v1beta1.MCPServer:
+			k.Spec.Image = secret.InQuery(k.Spec.Image, f) // of a module
 			for i, v := range k.Spec.Env {
 				if secret.ReadsLike(v.Name) {
 					k.Spec.Env[i].Value = f(v.Name, v.Value)
 				}
 			}
 		case *v1beta1.MCPRemoteProxy:
-			k.Spec.RemoteURL = secret.InQuery(k.Spec.RemoteURL, f)
-			if k.Spec.HeaderForward != nil {
-				headers(k.Spec.HeaderForward.AddPlaintextHeaders)
-			}
+			remote(&k.Spec.RemoteURL, k.Spec.HeaderForward)
 		case *v1beta1.MCPServerEntry:
-			k.Spec.RemoteURL = secret.InQuery(k.Spec.RemoteURL, f)
-			if k.Spec.HeaderForward != nil {
-				headers(k.Spec.HeaderForward.AddPlaintextHeaders)
+			remote(&k.Spec.RemoteURL, k.Spec.HeaderForward)
+		case *v1beta1.MCPWebhookConfig:
+			for _, url := range k.Spec.URLs() {
+				*url = secret.InQuery(*url, f)
 			}
 		case *v1beta1.MCPTelemetryConfig:
 			if k.Spec.OpenTelemetry != nil {
+				k.Spec.OpenTelemetry.Endpoint = secret.InQuery(k.Spec.OpenTelemetry.Endpoint, f)
 				headers(k.Spec.OpenTelemetry.Headers)
 			}
 		}

@@ -233,12 +233,3 @@ func sweep(dir string) {
 		_ = os.Remove(path)
 	}
 }
-
-// bootID tells one start of the system from another; "" where nothing does.
-func bootID() string {
-	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return ""
-	}
-	return string(bytes.TrimSpace(text))
-}

@@ -113,6 +113,7 @@ func (d *Doors) Read(manifest []byte) (*workload.Facts, error) {
 	}
 	if w := r.Plan.Servers[0].Backends[0].Workload; w != nil {
 		f.Command = commandOf(w)
+		f.Command[0] = located(w)
 		switch w.Form {
 		case compile.FormContainer:
 			f.Package, f.Isolation = w.Image, isolates(w)
@@ -123,7 +124,7 @@ func (d *Doors) Read(manifest []byte) (*workload.Facts, error) {
 			f.Isolation = err == nil && box.Network != sandbox.Host
 		}
 		if f.Package == "" {
-			f.Package = strings.Join(append([]string{filepath.Base(w.Program)}, w.Args...), " ")
+			f.Package = strings.Join(append([]string{filepath.Base(f.Command[0])}, w.Args...), " ")
 		}
 	}
 	if f.Host = "127.0.0.1"; run != nil {

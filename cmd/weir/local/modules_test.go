@@ -26,6 +26,7 @@ import (
 	"github.com/weir-edge/weir/edge/sandbox"
 	"github.com/weir-edge/weir/edge/serve"
 	"github.com/weir-edge/weir/edge/source"
+	"github.com/weir-edge/weir/edge/workload"
 )
 
 // builtModule builds a server for WASI.
@@ -416,5 +417,17 @@ func TestFetchedModulesAreBounded(t *testing.T) {
 	}
 	if newest := len(all) - 1; m.kept(all[1]) != nil || m.kept(all[newest]) == nil {
 		t.Error("the oldest is kept, or the newest is not")
+	}
+}
+
+// TestQueryOfAModule: nobody is told the query of a module's URL, which may be a credential.
+func TestQueryOfAModule(t *testing.T) {
+	manifest := []byte("apiVersion: weir.dev/v1beta1\nkind: MCPServer\nmetadata: {name: m}\nspec: {image: 'wasm+https://a.example/m.wasm?token=planted#sha256=" + strings.Repeat("0", 64) + "', transport: stdio}\n")
+	f, err := NewDoors(serve.Defaults(), workload.Paths{}, slog.New(slog.DiscardHandler)).Read(manifest)
+	if err != nil || strings.Contains(fmt.Sprint(*f), "planted") {
+		t.Errorf("%v %+v", err, f)
+	}
+	if text := workload.Shown(manifest); strings.Contains(text, "planted") || !strings.Contains(text, "m.wasm") {
+		t.Errorf("its manifest is shown as\n%s", text)
 	}
 }
