@@ -84,6 +84,43 @@ func (c *crowd) add(key starlark.Value) (units int) {
 	return perStored * (units + 1)
 }
 
+// chains is how many keys each bucket of a set or dict has; nil where there are few keys.
+type chains []uint32
+
+// chainsOf counts the keys of a set or dict in which others are looked for.
+func chainsOf(v starlark.Value) chains {
+	var keys starlark.Iterable
+	switch v := v.(type) {
+	case *starlark.Set:
+		keys = v
+	case *starlark.Dict:
+		keys = v
+	}
+	if keys == nil || starlark.Len(v) <= fewKeys {
+		return nil
+	}
+	c := make(chains, len(crowdOf(starlark.Len(v)).keys))
+	for key := range starlark.Elements(keys) {
+		if hash, err := key.Hash(); err == nil {
+			c[hash&uint32(len(c)-1)]++
+		}
+	}
+	return c
+}
+
+// look is the work of looking for a key there, in units: none where its bucket is not crowded.
+func (c chains) look(key starlark.Value) (units int) {
+	if len(c) == 0 {
+		return 0
+	}
+	if hash, err := key.Hash(); err == nil {
+		if n := int(c[hash&uint32(len(c)-1)]); n > mostCrowded {
+			units = n / 8 // what is compared is the hash
+		}
+	}
+	return units
+}
+
 // alike compares two keys of one hash as the language does, and says what that takes, in units.
 func alike(x, y starlark.Value) (same bool, units int) {
 	switch a := x.(type) {
@@ -133,6 +170,14 @@ func mixed(n starlark.Int, f starlark.Float) int {
 // crowding counts a key, and the work of going through those in its bucket.
 func (m *meter) crowding(thread *starlark.Thread, c *crowd, key starlark.Value) error {
 	if units := c.add(key); units > 0 {
+		return m.work(thread, units)
+	}
+	return nil
+}
+
+// looking counts the work of looking for a key in a set or dict.
+func (m *meter) looking(thread *starlark.Thread, c chains, key starlark.Value) error {
+	if units := c.look(key); units > 0 {
 		return m.work(thread, units)
 	}
 	return nil

@@ -169,6 +169,58 @@ func TestX36CrowdedAtOnce(t *testing.T) {
 	}
 }
 
+// TestX36LookedForInACrowd: to look for many keys in one step, in a set or dict whose keys were
+// chosen for one bucket, costs steps. As the keys themselves are few, they cost less than all steps.
+func TestX36LookedForInACrowd(t *testing.T) {
+	var b strings.Builder
+	for i := range 10_000 {
+		fmt.Fprintf(&b, ",%d", (i+1)*2048) // of one bucket among 2,048, of many among more
+	}
+	for source, want := range map[string]string{
+		"return len(set(x).intersection([0] * 900000))":                                 "too many steps",
+		"return len(set(x).difference([0] * 900000))":                                   "too many steps",
+		"d = dict([(k, 0) for k in x])\nd.update([(0, 0)] * 900000)\nreturn len(d)":     "too many steps",
+		"return len(set(x).intersection([0] * 1000))":                                   "0",
+		"s = set([str(k) for k in x])\nreturn len(s.intersection([\"2048\"] * 900000))": "1",
+	} {
+		from := cpu()
+		o := run(t, "x = first(0)\n"+source, func(r *scripting.Run) {
+			r.Limits = scripting.Limits{Steps: 10_000_000}
+			r.Call = func(_ ctx, _ *scripting.Call) scripting.Answer {
+				return scripting.Answer{Value: []byte("[" + b.String()[1:] + "]")}
+			}
+		})
+		if got, took := told(o), cpu()-from; !strings.Contains(got, want) || took > 3*time.Second {
+			t.Errorf("%s: %.100s after %s", source, got, took)
+		}
+	}
+}
+
+// TestX36NumbersOfTwoKinds: integers and floats are compared as fractions, which costs steps.
+func TestX36NumbersOfTwoKinds(t *testing.T) {
+	var b strings.Builder
+	for i := range 60_000 {
+		fmt.Fprintf(&b, ",%de-300,%d", i+1, 2*i+1)
+	}
+	for _, source := range []string{"return len(sorted(x))", "return max(x)", "return sorted(x, key=lambda v: v)[0]", "return x.index(1e300)", "return 1e300 in x"} {
+		from := cpu()
+		o := run(t, "x = first(0)\n"+source, func(r *scripting.Run) {
+			r.Limits.Steps = 500_000
+			r.Call = func(_ ctx, _ *scripting.Call) scripting.Answer {
+				return scripting.Answer{Value: []byte("[" + b.String()[1:] + "]")}
+			}
+		})
+		if took := cpu() - from; !strings.Contains(told(o), "too many steps") || took > 2*time.Second {
+			t.Errorf("%s: %.80s after %s", source, told(o), took)
+		}
+	}
+	for source, want := range map[string]string{"return sorted([3, 1.5, 2])": "[1.5,2,3]", "return 2 in [1.5, 2.0]": "true", "return max([1, 2.5])": "2.5"} {
+		if got := told(run(t, source)); got != want {
+			t.Errorf("%s: %s", source, got)
+		}
+	}
+}
+
 // TestX36CrowdedTuples: tuples that begin with the same values take as long as they are to compare,
 // so they cost steps by their length, few of them too, however they come into a set or dict.
 func TestX36CrowdedTuples(t *testing.T) {

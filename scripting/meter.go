@@ -120,7 +120,11 @@ func (m *meter) keys(thread *starlark.Thread, all ...starlark.Value) error {
 		total += max(0, starlark.Len(v))
 	}
 	crowded := crowdOf(total)
-	for _, v := range all {
+	var first chains // of the set, if it is one, in which the elements of the others are looked for
+	if len(all) > 1 && total-starlark.Len(all[0]) > fewKeys {
+		first = chainsOf(all[0])
+	}
+	for i, v := range all {
 		list, ok := v.(starlark.Iterable)
 		if !ok {
 			continue
@@ -131,6 +135,11 @@ func (m *meter) keys(thread *starlark.Thread, all ...starlark.Value) error {
 			}
 			if err := m.crowding(thread, crowded, x); err != nil {
 				return err
+			}
+			if i > 0 {
+				if err := m.looking(thread, first, x); err != nil {
+					return err
+				}
 			}
 		}
 	}

@@ -397,7 +397,7 @@ func (m *meter) dictMethod(thread *starlark.Thread, x *starlark.Dict, name strin
 			if n := x.Len() + max(0, starlark.Len(args[0])); n > maxValueElements {
 				return errValueElements
 			}
-			return m.pairs(thread, args[0], x.Len())
+			return m.pairs(thread, args[0], x)
 		}
 	case "items":
 		if err := m.fits(thread, 0, x.Len()); err != nil {
@@ -410,8 +410,12 @@ func (m *meter) dictMethod(thread *starlark.Thread, x *starlark.Dict, name strin
 	return nil
 }
 
-// pairs looks at what dict() and update() are given, for a dict that has so many keys.
-func (m *meter) pairs(thread *starlark.Thread, v starlark.Value, has int) error {
+// pairs looks at what dict() and update() are given, for a dict; nil for a new one.
+func (m *meter) pairs(thread *starlark.Thread, v starlark.Value, into *starlark.Dict) error {
+	has := 0
+	if into != nil {
+		has = into.Len()
+	}
 	if d, ok := v.(*starlark.Dict); ok {
 		if err := m.operands(thread, syntax.PIPE, d, starlark.Tuple{}); err != nil || d.Len() > fewKeys && has == 0 {
 			return err
@@ -431,6 +435,10 @@ func (m *meter) pairs(thread *starlark.Thread, v starlark.Value, has int) error 
 		return err
 	}
 	crowded := crowdOf(starlark.Len(v))
+	var there chains
+	if n := starlark.Len(v); has > 0 && n > fewKeys && 16*n > has { // of fewer it takes longer to count those that are there
+		there = chainsOf(into)
+	}
 	for pair := range starlark.Elements(list) {
 		if two, ok := pair.(starlark.Indexable); ok && two.Len() == 2 {
 			if err := m.key(thread, two.Index(0)); err != nil {
@@ -442,6 +450,9 @@ func (m *meter) pairs(thread *starlark.Thread, v starlark.Value, has int) error 
 				}
 			}
 			if err := m.crowding(thread, crowded, two.Index(0)); err != nil {
+				return err
+			}
+			if err := m.looking(thread, there, two.Index(0)); err != nil {
 				return err
 			}
 		} else if set, ok := pair.(*starlark.Set); ok && set.Len() == 2 {

@@ -301,7 +301,10 @@ func (m *meter) comparable(thread *starlark.Thread, x, y starlark.Value) error {
 	if err != nil {
 		return err
 	}
-	return m.work(thread, min(a, b))
+	var met numbers
+	met.add(x)
+	met.add(y)
+	return m.work(thread, min(a, b)*met.times())
 }
 
 // contained looks at x in y.
@@ -335,7 +338,24 @@ func (m *meter) search(thread *starlark.Thread, x starlark.Value, in starlark.Se
 		}
 		return m.work(thread, units)
 	}
-	return m.work(thread, in.Len()*each)
+	var met numbers
+	if numeric(x) {
+		met.add(x)
+		for v := range starlark.Elements(in) {
+			if numeric(v) { // others are not gone into
+				met.add(v)
+			}
+		}
+	}
+	return m.work(thread, in.Len()*each*met.times())
+}
+
+func numeric(v starlark.Value) bool {
+	switch v.(type) {
+	case starlark.Int, starlark.Float:
+		return true
+	}
+	return false
 }
 
 // raw is what a text or bytes are made of.

@@ -62,7 +62,7 @@ func (m *meter) builtin(thread *starlark.Thread, name string, args starlark.Tupl
 			err = m.runes(thread, max(0, starlark.Len(first)))
 		}
 	case "dict":
-		err = m.pairs(thread, first, 0)
+		err = m.pairs(thread, first, nil)
 	case "getattr":
 		if text, ok := starlark.AsString(second(args)); ok && isMethod(text) && isNative(first) && len(named) == 0 {
 			if v, e := first.(starlark.HasAttrs).Attr(text); e == nil && v != nil {
@@ -190,16 +190,18 @@ func (m *meter) ordered(thread *starlark.Thread, name string, args starlark.Tupl
 		if !ok {
 			return args, named, nil
 		}
-		units := 0
+		units, met := 0, numbers{}
 		for v := range starlark.Elements(each) {
 			n, err := compared(v)
 			if err != nil {
 				return nil, nil, err
 			}
 			units += n
+			met.add(v)
 		}
-		return args, named, m.work(thread, units*rounds)
+		return args, named, m.work(thread, units*rounds*met.times())
 	}
+	var met numbers
 	looked := starlark.NewBuiltin(f.Name(), func(thread *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
 		v, err := starlark.Call(thread, f, args, nil)
 		if err != nil {
@@ -209,7 +211,8 @@ func (m *meter) ordered(thread *starlark.Thread, name string, args starlark.Tupl
 		if err != nil {
 			return nil, err
 		}
-		return v, m.work(thread, n*rounds)
+		met.add(v)
+		return v, m.work(thread, n*rounds*met.times())
 	})
 	if at >= 0 {
 		named = slices.Clone(named)

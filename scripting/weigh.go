@@ -3,6 +3,7 @@ package scripting
 import (
 	"errors"
 	"fmt"
+	"math"
 	"unicode"
 	"unicode/utf8"
 
@@ -199,6 +200,45 @@ func compared(v starlark.Value) (int, error) {
 		return 1 + bitLen(v)/64, nil
 	}
 	return 1, nil
+}
+
+// numbers are the kinds of numbers that are compared with one another, in bits; 0 for none. Those
+// within lists and tuples are told apart by their places.
+type numbers struct {
+	ints, floats int
+	at           []numbers
+}
+
+// add notes a value that compared has looked at.
+func (n *numbers) add(v starlark.Value) {
+	switch v := v.(type) {
+	case starlark.Int:
+		n.ints = max(n.ints, bitLen(v))
+	case starlark.Float:
+		_, exp := math.Frexp(float64(v))
+		n.floats = max(n.floats, 64+max(exp, -exp))
+	case starlark.Tuple, *starlark.List:
+		list := v.(starlark.Indexable)
+		for i := range list.Len() {
+			if i == len(n.at) {
+				n.at = append(n.at, numbers{})
+			}
+			n.at[i].add(list.Index(i))
+		}
+	}
+}
+
+// times is how many times as long a comparison may take as compared says: the language makes
+// fractions of an integer and a float, as mixed has it.
+func (n *numbers) times() int {
+	most := 1
+	if n.ints > 0 && n.floats > 0 {
+		most = 60 + (n.ints+n.floats)/8
+	}
+	for i := range n.at {
+		most = max(most, n.at[i].times())
+	}
+	return most
 }
 
 // The sizes of values in memory, roughly: what the interpreter allocates for them.

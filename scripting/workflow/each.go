@@ -106,6 +106,10 @@ func (l *loop) runItems(t *scripting.Task, parallel int) (starlark.Value, error)
 		for l.begun < len(l.items) && l.live < parallel && l.err == nil && t.Ended() == nil && ctx.Err() == nil {
 			i := l.begun
 			l.begun++
+			if l.run.skipping { // nothing more begins
+				_ = l.record(i, statusSkipped, l.def, errSkipped.Error())
+				continue
+			}
 			l.live++
 			t.Go(ctx, nil, func(c *scripting.Task) error { return l.one(c, ctx, i) }, func(err error) {
 				skipped := errors.Is(err, errSkipped)

@@ -22,6 +22,7 @@ type schema struct {
 	document map[string]any
 	compiled *jsonschema.Schema
 	form     *form // nil for one that says more than a form does
+	circles  bool  // it may be part of itself
 }
 
 // closed loads nothing.
@@ -62,7 +63,7 @@ func compileSchema(text []byte, formats bool) (*schema, error) {
 		}
 		return nil, errors.New(schemaCause(err, name))
 	}
-	s.form = formOf(doc)
+	s.form, s.circles = formOf(doc), circles(doc)
 	return s, nil
 }
 
@@ -88,6 +89,9 @@ func oneLine(err error) string {
 func (s *schema) judgeValue(v any) error {
 	if s.form != nil && s.form.fits(v) {
 		return nil
+	}
+	if s.circles && !within(s.compiled, v) {
+		return errManyForms
 	}
 	err := s.compiled.Validate(v)
 	if err == nil {

@@ -77,3 +77,15 @@ return [a.status, b.status, b.output]`
 		}
 	})
 }
+
+// TestSkippedItems: once the rest is skipped, no item of a forEach begins that has not.
+func TestSkippedItems(t *testing.T) {
+	w := parse(t, composite(t, `steps:
+- {id: a, type: elicitation, message: m, schema: {type: object, properties: {}}, onDecline: {action: skip_remaining}}
+- {id: b, type: forEach, collection: "[1,2,3,4,5,6]", maxParallel: 1, step: {tool: w.slow}}
+- {id: c, tool: w.echo, dependsOn: [b]}`))
+	out, seen := play(t, w, "", func(w *world) { w.replies = []*workflow.Reply{{Action: "decline"}} })
+	if out.Error != nil || len(seen.calls) != 1 {
+		t.Errorf("%s after %q", told(out), seen.calls)
+	}
+}
