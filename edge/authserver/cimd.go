@@ -25,6 +25,7 @@ const (
 	burst        = 20 // fetches at once
 	maxDepth     = 16 // of a document
 	maxFlights   = 32
+	maxAsking    = 32 // requests that wait for a document: they take the places of all others
 )
 
 // fetchBudget is how many documents are fetched, by the whole process.
@@ -46,6 +47,7 @@ type documentsCache struct {
 	byID    map[string]*list.Element
 	used    *list.List // of *document, the last used first
 	flights map[string]*flight
+	asking  int // requests that wait for one
 }
 
 // document is what is known of one URL.
@@ -117,6 +119,10 @@ func (d *documentsCache) find(ctx context.Context, id string) (*client, error) {
 		return c, nil
 	}
 	d.mu.Lock()
+	if d.asking >= maxAsking {
+		d.mu.Unlock()
+		return nil, errBusy
+	}
 	f := d.flights[id]
 	if f == nil {
 		if len(d.flights) >= maxFlights {
@@ -127,7 +133,13 @@ func (d *documentsCache) find(ctx context.Context, id string) (*client, error) {
 		d.flights[id] = f
 		go d.fly(context.WithoutCancel(ctx), id, f)
 	}
+	d.asking++
 	d.mu.Unlock()
+	defer func() {
+		d.mu.Lock()
+		d.asking--
+		d.mu.Unlock()
+	}()
 	select {
 	case <-f.done:
 		return f.client, f.err

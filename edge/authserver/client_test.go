@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/authserver"
+	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/oauth"
 )
 
@@ -524,6 +526,36 @@ func TestDocumentsOfOneAddress(t *testing.T) {
 		if status := asks(fmt.Sprintf("10.9.8.%d:1", i), fmt.Sprintf("%s/%d", d.URL, i)); status != http.StatusOK {
 			t.Errorf("another address: status %d", status)
 		}
+	}
+}
+
+// TestWaitsForDocuments: who waits for a document that does not come takes half of the places of
+// an authorization server, however many addresses ask for it.
+func TestWaitsForDocuments(t *testing.T) {
+	d, reach := newDocuments(t)
+	hold := make(chan struct{})
+	d.text = func(id string) (string, string, int) {
+		<-hold
+		return "application/json", sound(id, nil), 200
+	}
+	r := open(t, options{config: cimd, reach: reach})
+	var statuses [600]atomic.Int64
+	var all sync.WaitGroup
+	for i := range 64 {
+		all.Go(func() {
+			req := httptest.NewRequest(http.MethodGet, "/oauth/authorize?"+asking(d.URL+"/slow").Encode(), nil)
+			req.RemoteAddr = fmt.Sprintf("10.7.%d.1:1", i)
+			statuses[r.do(req).Code].Add(1)
+		})
+	}
+	edgetest.Until(t, "refusals while the document does not come", func() bool { return statuses[http.StatusServiceUnavailable].Load() == 32 })
+	close(hold)
+	all.Wait()
+	if n := statuses[http.StatusOK].Load(); n != 32 {
+		t.Errorf("%d of those who waited were answered", n)
+	}
+	if n := d.hits.Load(); n != 1 {
+		t.Errorf("the document was fetched %d times", n)
 	}
 }
 

@@ -38,6 +38,7 @@ type key struct {
 	way             [16]byte
 	token           [32]byte // digest of the user's own token
 	issuer, subject string   // of the user
+	rights          [16]byte // of the user, where the way reads claims: an issuer that is asked may change them while the token stays
 }
 
 // Way is how a strategy makes credentials.
@@ -47,6 +48,7 @@ type Way struct {
 	Maker    Maker
 	Made     func(edge.Made) // hears of every attempt, from several goroutines; nil for nobody
 	Asks     bool            // Maker asks somebody, who may say nothing for long
+	Claims   bool            // Maker reads the claims of the user
 }
 
 // Ask is a question for a credential.
@@ -153,7 +155,10 @@ func (c *Cache) Close() {
 // another number for each that was made. It waits until there is one or ctx ends; that ends
 // nobody else's wait. The error is an *edge.Error.
 func (c *Cache) Get(ctx context.Context, w *Way, a *Ask) (any, uint64, error) {
-	k := key{w.Digest, a.Who.Digest(), a.Who.Issuer, a.Who.Subject}
+	k := key{way: w.Digest, token: a.Who.Digest(), issuer: a.Who.Issuer, subject: a.Who.Subject}
+	if w.Claims {
+		k.rights = a.Who.Rights
+	}
 	for {
 		value, generation, f, err := c.look(ctx, w, a, &k)
 		if f == nil {

@@ -95,7 +95,7 @@ func (r *reader) cloudSTS(path *field.Path, s *cloudSpec, spec any) Strategy {
 		}
 	}
 	c.roles = r.parseRoles(path, s.claim, s.fallback, s.mappings)
-	c.personal = personal{strategy: string(v1beta1.AuthCloudSTS), provider: s.provider, digest: digest("cloudSts", spec), maker: c.open}
+	c.personal = personal{strategy: string(v1beta1.AuthCloudSTS), provider: s.provider, claims: true, digest: digest("cloudSts", spec), maker: c.open}
 	return c
 }
 
@@ -154,8 +154,8 @@ type assumer struct {
 	endpoint string
 }
 
-// Make chooses the role and takes it on. What it chooses depends on the claims alone, and
-// they on the user's own token, under which the session is kept.
+// Make chooses the role and takes it on. What it chooses depends on the claims alone: the
+// session is kept under the user's own token and under what the claims allow.
 func (c *assumer) Make(ctx context.Context, a *Ask) (Fresh, error) {
 	// 1. As whom.
 	role, err := c.roles.of(ctx, a.Who.Claims)

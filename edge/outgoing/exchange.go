@@ -56,6 +56,7 @@ type personal struct {
 	provider string   // the upstream whose token it is made of; "" for the client's own
 	id       bool     // of the upstream's ID token, in place of its access token
 	same     bool     // the upstream's token is sent itself: nothing is made anew for a backend that refuses it
+	claims   bool     // what is made depends on the user's claims, too
 	digest   [16]byte // of all that says how it is made
 	maker    func(edge.Env) (Maker, error)
 	asks     []string // the URLs that the maker asks, for whoever looks whether they answer
@@ -114,7 +115,7 @@ func (p *personal) get(env edge.Env) (func(context.Context, *edge.Outbound) (any
 	if p.id {
 		maker = living{maker, env.Clock()}
 	}
-	cache, way := CacheOf(env), &Way{Strategy: p.strategy, Digest: p.digest, Maker: maker, Asks: !p.same}
+	cache, way := CacheOf(env), &Way{Strategy: p.strategy, Digest: p.digest, Maker: maker, Asks: !p.same, Claims: p.claims}
 	if !p.same {
 		way.Made = env.Made
 	}

@@ -245,9 +245,16 @@ func sessionName(claim string) string {
 	if len(name) > cutSessionName {
 		name, changed = name[:cutSessionName], true
 	}
-	if changed || len(name) < 2 { // the least that a name may have
+	if changed || len(name) < 2 || digested(name) { // 2 is the least that a name may have
 		sum := sha256.Sum256([]byte(claim))
 		name += "-" + hex.EncodeToString(sum[:4])
 	}
 	return name
+}
+
+// digested reports whether a name ends as one with a digest does: as it is it might be the
+// name of another claim.
+func digested(name string) bool {
+	at := len(name) - 9
+	return at >= 0 && name[at] == '-' && strings.Trim(name[at+1:], "0123456789abcdef") == ""
 }

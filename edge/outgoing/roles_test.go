@@ -190,6 +190,11 @@ func TestT24(t *testing.T) {
 			t.Errorf("%.20q: %q, want %q", claim, got, want)
 		}
 	}
+	for _, claim := range []string{"a b", "müller"} {
+		if n := sessionName(claim); sessionName(n) == n {
+			t.Errorf("%q is the name of %q and of itself", n, claim)
+		}
+	}
 	seen := map[string]string{}
 	for _, claim := range []string{"a b", "a-b", "a/b", "a|b", "a?b", strings.Repeat("a", 60), strings.Repeat("a", 61), strings.Repeat("a", 54) + "/x", strings.Repeat("a", 54) + "/y"} {
 		if other, ok := seen[sessionName(claim)]; ok {

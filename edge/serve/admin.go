@@ -45,7 +45,7 @@ type admin struct {
 
 // newAdmin makes the admin address.
 func newAdmin(e *Edge, ln net.Listener) (a *admin, err error) {
-	a = &admin{edge: e, mounts: mount.Table{Log: e.log, Running: &e.world.running}}
+	a = &admin{edge: e, mounts: mount.Table{Log: e.log, Running: new(mount.Running)}} // strangers at a door take none of its places
 	if a.door, err = door.New(door.Options{
 		MaxConnections: adminConnections, MaxHeader: adminHeader, MaxBody: adminBody, Within: door.Within, Log: e.log, Handle: a.handle, Unreadable: a.unreadable,
 	}); err != nil {

@@ -108,10 +108,10 @@ audit: {enabled: true, logFile: %q}`, s.URL+tokens.Exchange, file)), "incomingAu
 	}
 }
 
-// TestListsOfExchangedTokens: tokens of one user that may have different rights get the lists of
-// their own, whichever asks first, and one that is renewed with equal rights costs no list. Who may
-// not use the backend is told so.
-func TestListsOfExchangedTokens(t *testing.T) {
+// exchanged is a client of a server one of whose backends has a tool for each role in a token, which
+// is exchanged for it; more is of the configuration of the server.
+func exchanged(t *testing.T, more string) (*mint, *edgetest.Server, *edgetest.Client) {
+	t.Helper()
 	m, back := newMint(t), edgetest.NewServer(t, edgetest.Modern)
 	s := tokens.Start(t, map[string]tokens.Rules{tokens.Exchange: {}})
 	s.Instead = func(w http.ResponseWriter, r *http.Request) bool {
@@ -144,8 +144,15 @@ func TestListsOfExchangedTokens(t *testing.T) {
   backends:
     a:
       type: token_exchange
-      tokenExchange: {tokenUrl: %q, audience: orders, clientId: edge, clientSecretEnv: ORDERS_SECRET}`, s.URL+tokens.Exchange))), edgetest.Settings(func(c *serve.Settings) { c.CABundle = ca }))
-	c := e.NewClient()
+      tokenExchange: {tokenUrl: %q, audience: orders, clientId: edge, clientSecretEnv: ORDERS_SECRET}`, s.URL+tokens.Exchange)+more)), edgetest.Settings(func(c *serve.Settings) { c.CABundle = ca }))
+	return m, back, e.NewClient()
+}
+
+// TestListsOfExchangedTokens: tokens of one user that may have different rights get the lists of
+// their own, whichever asks first, and one that is renewed with equal rights costs no list. Who may
+// not use the backend is told so.
+func TestListsOfExchangedTokens(t *testing.T) {
+	m, back, c := exchanged(t, "")
 	list := func(role, id string) *edgetest.Response {
 		body, head := edgetest.ModernRequest("1", "tools/list", "", edgetest.Meta())
 		return c.Post(body, append(bearer(m.token(t, "ann", "weir", map[string]any{"role": role, "jti": id})), head...)...)
@@ -163,6 +170,22 @@ func TestListsOfExchangedTokens(t *testing.T) {
 	}
 	if r := list("guest", "1"); r.Status != http.StatusForbidden || !strings.Contains(string(r.Body), "access to the backend is refused") {
 		t.Errorf("who may not use it: status %d: %s", r.Status, r.Body)
+	}
+}
+
+// TestFindToolOfExchangedTokens: who searches for tools finds those of its own token, whatever other
+// tokens of the same user have.
+func TestFindToolOfExchangedTokens(t *testing.T) {
+	m, _, c := exchanged(t, "\noptimizer: {hybridSearchSemanticRatio: \"0\"}")
+	find := func(role string) *edgetest.Response {
+		body, head := edgetest.ModernRequest("1", "tools/call", edgetest.CallParams("find_tool", `{"tool_description":"role `+role+`"}`), edgetest.Meta())
+		return c.Post(body, append(bearer(m.token(t, "ann", "weir", map[string]any{"role": role})), head...)...)
+	}
+	edgetest.Until(t, "the keys", func() bool { return find("plain").Status == http.StatusOK })
+	for _, role := range []string{"plain", "admin", "plain", "admin"} {
+		if r := find(role); !strings.Contains(string(r.Body), "a_role-"+role) {
+			t.Errorf("%s does not find its own tool: %s", role, r.Body)
+		}
 	}
 }
 

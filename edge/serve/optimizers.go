@@ -55,10 +55,10 @@ func (o *opening) openOptimizer(s *server, local route.Local) error {
 				return nil
 			},
 			Whose: func(id *edge.Identity) string {
-				if !s.personal && (s.guest.Overrides == nil || !s.guest.Overrides.Varies()) {
+				if id == nil || !s.personal && (s.guest.Overrides == nil || !s.guest.Overrides.Varies()) {
 					return ""
 				}
-				return id.Principal()
+				return id.Principal() + "\x00" + string(id.Rights[:]) // as catalogs are kept: tokens of one user may have different tools
 			},
 		})
 		s.after.add(f.Close)

@@ -68,7 +68,7 @@ func (g *Gate) Holds(id *edge.Identity, s *Stay) (holds, renew bool) {
 		}
 	}
 	if s.gate != g || !g.signed(token) { // requests may have found it out already
-		if e := g.memory.get(g.memory.key(token), token, now); e != nil && g.holds(e) {
+		if e := g.memory.get(g.memory.key(token), token, now); e != nil && g.holds(e) && !g.lacks(e.identity) {
 			s.gate, s.generation, s.grant = g, e.generation, e.grant
 			switch {
 			case e.asked.IsZero():
@@ -84,6 +84,12 @@ func (g *Gate) Holds(id *edge.Identity, s *Stay) (holds, renew bool) {
 		return age < staysFor, true
 	}
 	return age < staysFor, age >= askAgain
+}
+
+// lacks reports whether an issuer says by now that a token does without a scope that all need.
+// Where a program maps identities, that decides which scopes they have, when they come in.
+func (g *Gate) lacks(id *edge.Identity) bool {
+	return g.Map == nil && oauth.Lacks(id.Scopes, g.incoming.spec.Required)
 }
 
 // Asks reports whether Renew waits for an issuer's word on somebody, and does not
@@ -111,6 +117,9 @@ func (g *Gate) Renew(ctx context.Context, id *edge.Identity, s *Stay) {
 		var e *entry
 		if e, err = g.ask(ctx, token, g.clock.now(), g.introspect.Again); err == nil && g.Map == nil && (e.identity.Issuer != id.Issuer || e.identity.Subject != id.Subject) {
 			err = errors.New("the token is somebody else's")
+		}
+		if err == nil && g.lacks(e.identity) {
+			err = errors.New("the token lacks a scope by now")
 		}
 	}
 	s.mu.Lock()

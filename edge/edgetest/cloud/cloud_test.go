@@ -334,6 +334,33 @@ func TestT14Roles(t *testing.T) {
 	}
 }
 
+// TestT14RoleOfNewClaims: a user of whom the issuer says less than before, by the same token, has
+// the role of what it says now.
+func TestT14RoleOfNewClaims(t *testing.T) {
+	s := stage(t, func(c *v1beta1.CloudSTS) { c.FallbackRoleARN = other })
+	back := s.Before(t, edgetest.NewServer(t, edgetest.Modern).URL, "eu-west-1", "cloud-mcp", nil)
+	was := s.who("alice", map[string]any{"groups": []any{"eng"}})
+	was.Rights = [16]byte{1}
+	now := *was
+	now.Claims, now.Rights = map[string]any{"sub": "alice"}, [16]byte{2}
+	for _, one := range []struct {
+		who  *edge.Identity
+		role string
+	}{{was, eng}, {&now, other}, {was, eng}} {
+		if _, err := s.call(t, one.who, back.URL+"/mcp", nil, "{}", false); err != nil {
+			t.Fatal(err)
+		}
+		for _, seen := range back.Seen() {
+			if seen.Session == nil || seen.Session.Role != one.role {
+				t.Errorf("the session is %+v, want one of %s", seen.Session, one.role)
+			}
+		}
+	}
+	if asked, _ := s.Asked(); len(asked) != 2 {
+		t.Errorf("%d sessions", len(asked))
+	}
+}
+
 // TestCloudOfProvider has the service verify tokens of a real identity provider.
 func TestCloudOfProvider(t *testing.T) {
 	p := idp.Start(t)
