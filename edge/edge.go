@@ -26,6 +26,7 @@ type Exchange struct {
 	Server   string       // name of the virtual server that it came to
 	Era      mcp.Era      // of the client, decided for each message
 	Request  *mcp.Message // scanned once; a filter may replace it, never change it
+	Asked    *mcp.Message // what a program was given that has replaced the message; nil where none has
 	Head     Head         // what the HTTP request said besides
 	Session  *Session     // nil for a stateless exchange
 	Identity *Identity    // who sent it, as the door found out; nil where nobody asks
@@ -126,12 +127,20 @@ func (x *Exchange) Answer() *Response {
 	return &x.answer
 }
 
+// Replaced puts what a program makes of the message in the place of it.
+func (x *Exchange) Replaced(m *mcp.Message) {
+	if x.Asked == nil {
+		x.Asked = x.Request
+	}
+	x.Request = m
+}
+
 // Reset makes the exchange ready for another message.
 func (x *Exchange) Reset() {
 	x.Parent, x.Server, x.Era, x.Request, x.Head, x.Session = nil, "", mcp.Legacy, nil, Head{}, nil
 	x.Identity, x.Target, x.View, x.Forward, x.Client, x.Capabilities = nil, nil, nil, nil, nil, nil
 	x.Name, x.Heard, x.Ready, x.Decision, x.Chosen, x.Batch, x.Attributes, x.Notes, x.Parked = "", nil, nil, nil, nil, 0, nil, nil, nil
-	x.Record, x.Info, x.Matched = "", nil, 0
+	x.Record, x.Info, x.Matched, x.Asked = "", nil, 0, nil
 	x.answer.Forget()
 	x.answer.Status, x.answer.Shared, x.answered = 0, nil, false
 	if atomic.SwapInt32(&x.roomed, 0) == 1 {

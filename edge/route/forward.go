@@ -406,7 +406,7 @@ func (s *Server) InWordsOf(x *edge.Exchange) (*mcp.Message, error) {
 		v, ok := s.o.Parked.Sealer().Open(mcp.String(at.Of(m.Raw)))
 		switch {
 		case ok && v.Call != "": // of a parked call, which looks at it itself
-		case ok && v.Server == s.Name && v.Backend == t.Backend && v.Principal == x.Identity.Principal() && Repeats(m, v.Digest):
+		case ok && v.Server == s.Name && v.Backend == t.Backend && v.Principal == x.Identity.Principal() && repeats(x, m, v.Digest):
 			edits = append(edits, mcp.Edit{Span: at, With: mcp.Quote(v.Inner)})
 		default:
 			return nil, edge.Errorf(edge.Params, "route", "requestState is not valid for this request")
@@ -456,7 +456,7 @@ func (s *Server) reseal(x *edge.Exchange, m *mcp.Message, r *edge.Response) (*ed
 		return r, nil
 	}
 	text := s.o.Parked.Sealer().Seal(State{
-		Server: s.Name, Backend: x.Target.Backend, Principal: x.Identity.Principal(), Digest: Digest(m),
+		Server: s.Name, Backend: x.Target.Backend, Principal: x.Identity.Principal(), Digest: askedFor(x, m),
 		Expires: s.o.Now().Add(s.o.Parked.TTL).Unix(), Inner: inner,
 	})
 	return changed(r, at, mcp.Quote(text))

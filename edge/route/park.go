@@ -119,7 +119,7 @@ func (ps *Parked) Begin(ctx context.Context, x *edge.Exchange, caps []byte, next
 		owner:   x.Identity.Principal(),
 		holder:  edge.Holder(x.Identity, x.Head.Remote),
 		size:    len(m.Raw),
-		digest:  Digest(m),
+		digest:  askedFor(x, m),
 		token:   m.Meta("progressToken").Of(m.Raw),
 		wake:    make(chan struct{}, 1),
 		done:    make(chan struct{}),
@@ -260,7 +260,7 @@ func (ps *Parked) Holds(s State) bool {
 func (ps *Parked) Verify(x *edge.Exchange, m *mcp.Message) (State, bool) {
 	s, ok := ps.Sealer().Open(m.Text("requestState"))
 	ok = ok && s.Call != "" && x.Target != nil && s.Server == x.Server && s.Backend == x.Target.Backend &&
-		s.Principal == x.Identity.Principal() && Repeats(m, s.Digest)
+		s.Principal == x.Identity.Principal() && repeats(x, m, s.Digest)
 	return s, ok
 }
 

@@ -59,6 +59,21 @@ func Repeats(m *mcp.Message, of []byte) bool {
 	return bytes.Equal(of, digest(m, true)) || bytes.Equal(of, digest(m, false))
 }
 
+// askedFor returns the digest of what the client of an exchange asked for: filters may make something
+// else of it each time. m is what they made of it.
+func askedFor(x *edge.Exchange, m *mcp.Message) []byte {
+	if x.Asked != nil {
+		m = x.Asked
+	}
+	return Digest(m)
+}
+
+// repeats reports whether a digest is of what the client of an exchange asks for, or of what
+// filters made of that.
+func repeats(x *edge.Exchange, m *mcp.Message, of []byte) bool {
+	return Repeats(m, of) || x.Asked != nil && Repeats(x.Asked, of)
+}
+
 // maxSpelt is how many values a member of params may have whose digest is of values: the outline of
 // more takes many times the memory of its text.
 const maxSpelt = 1 << 16

@@ -109,6 +109,7 @@ func within(x *edge.Exchange, tool string, arguments []byte) (*edge.Exchange, er
 	}
 	call.Server, call.Era, call.Head, call.Session, call.Identity = x.Server, x.Era, x.Head, x.Session, x.Identity
 	call.Forward, call.Heard, call.Client, call.Batch, call.Capabilities = x.Forward, x.Heard, x.Client, x.Batch, x.Capabilities
+	call.Asked = x.Asked
 	call.Head.Params, call.Head.Remade = nil, true // the client's Mcp-Param headers mirror other arguments
 	if x.Era == mcp.Modern {
 		call.Name = tool

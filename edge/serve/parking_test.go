@@ -3,12 +3,14 @@ package serve_test
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/serve"
+	"github.com/weir-edge/weir/edge/source"
 )
 
 // required is an input_required result as a modern client reads it.
@@ -352,5 +354,43 @@ func TestParkedCallsOfTwoClients(t *testing.T) {
 	}
 	if len(sessions) != n {
 		t.Errorf("%d sessions for %d calls at a time", len(sessions), n)
+	}
+}
+
+// TestRetryOfAStampedCall: a filter that makes something else of the arguments each time keeps no
+// client from answering a question.
+func TestRetryOfAStampedCall(t *testing.T) {
+	t.Parallel()
+	back := edgetest.NewServer(t, edgetest.Legacy)
+	manifest := `apiVersion: weir.dev/v1beta1
+kind: EdgeFilter
+metadata: {name: stamps}
+spec:
+  type: starlark
+  source:
+    inline: |
+      def on_call_request(c):
+          return set_arg("/at", c.request_id)
+` + strings.Replace(edgetest.Object("edgetest", back), "  config:\n", "  filterRefs: [{name: stamps}]\n  config:\n", 1)
+	opened := source.OpenWith(write(t, filepath.Join(t.TempDir(), "weir.yaml"), manifest))
+	if opened.Err() != nil {
+		t.Fatal(opened.Findings)
+	}
+	f := &front{Edge: edgetest.StartPlan(t, opened.Plan, engine()), back: back}
+	back.Always("tools/call", func(c *edgetest.Call) {
+		c.Ask("1", "elicitation/create", `{"message":"sure?","requestedSchema":{"type":"object","properties":{}}}`)
+		c.Result(`{"content":[]}`)
+	})
+	c := f.callerOf(t, edgetest.Modern, "")
+	first := f.begin(t, c, `{"x":1}`)
+	answers := `{` + quote(first.key(t)) + `:{"action":"accept","content":{}}}`
+	if r := retry(c, "2", `{"x":2}`, answers, first.RequestState); r.Message().Error == nil {
+		t.Errorf("other arguments of the client's are taken for the same: %s", r.Body)
+	}
+	if r := retry(c, "3", `{"x":1}`, answers, first.RequestState); edgetest.Member(r.Result(), "resultType") != `"complete"` {
+		t.Errorf("status %d: %s", r.Status, r.Body)
+	}
+	if at := edgetest.Member(string(back.Requests("tools/call")[0].Message.Params), "arguments", "at"); at == "" {
+		t.Error("the filter stamped nothing")
 	}
 }

@@ -335,7 +335,8 @@ func (h *openFilters) redirect(ctx context.Context, x *edge.Exchange, a *subscri
 	//
 	// 3. Its target.
 	was, name, params, remade := x.Request, x.Name, x.Head.Params, x.Head.Remade
-	x.Request, x.Head.Params, x.Head.Remade = changed, nil, true // headers that mirror arguments may be stale: they are made anew
+	x.Replaced(changed)
+	x.Head.Params, x.Head.Remade = nil, true // headers that mirror arguments may be stale: they are made anew
 	if c.tool != "" && x.Name != "" {
 		x.Name = c.tool
 	}
@@ -382,7 +383,8 @@ func (h *openFilters) fixed(x *edge.Exchange) error {
 	if err != nil {
 		return edge.Errorf(edge.Params, "guest", "fixed arguments cannot be set: another argument is in their place")
 	}
-	x.Request, x.Head.Params, x.Head.Remade = m, nil, true
+	x.Replaced(m)
+	x.Head.Params, x.Head.Remade = nil, true
 	return nil
 }
 
