@@ -220,7 +220,7 @@ func TestRefusedReplacementKeepsSecrets(t *testing.T) {
 	h.must("secret", "setup")
 	h.managed()
 	h.must("run", "--name", "stays", "--", small)
-	h.fails(9, "/x", "run", "--replace", "--name", "stays", "--oidc-issuer", "https://login.example.com", "--oidc-audience", "a",
+	h.fails(9, "mount /", "run", "--replace", "--name", "stays", "--oidc-issuer", "https://login.example.com", "--oidc-audience", "a",
 		"--oidc-client-id", "c", "--oidc-client-secret", "new-1234567", "-v", "/:/x", "--", small)
 	if out := h.must("secret", "list"); strings.Contains(out, "stays") {
 		t.Errorf("a refused replacement left its secret:\n%s", out)
