@@ -185,6 +185,10 @@ func errRoom() error {
 func (ps *Parked) Resume(ctx context.Context, x *edge.Exchange, by string) (*edge.Response, error) {
 	m := x.Request
 	s, ok := ps.Verify(x, m)
+	if by != "" { // the edge that sends it has verified it, and alone knows what its client asked for
+		s, ok = ps.Sealer().Open(m.Text("requestState"))
+		ok = ok && s.Call != ""
+	}
 	if !ok {
 		return nil, ErrState()
 	}
@@ -243,6 +247,23 @@ func (ps *Parked) Resume(ctx context.Context, x *edge.Exchange, by string) (*edg
 	return p.await(ctx, x)
 }
 
+// Held returns what reports whether a call of a server that is parked now still is.
+func (ps *Parked) Held(server string) func() bool {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	var ids []string
+	for id, p := range ps.calls {
+		if p.server == server {
+			ids = append(ids, id)
+		}
+	}
+	return func() bool {
+		ps.mu.Lock()
+		defer ps.mu.Unlock()
+		return slices.ContainsFunc(ids, func(id string) bool { return ps.calls[id] != nil })
+	}
+}
+
 // Holds reports whether the call of a state is here and waits for this round. It waits for no
 // client: messages of other edges are read one after the other, and it is asked in between.
 func (ps *Parked) Holds(s State) bool {
@@ -275,11 +296,15 @@ func (p *parkedCall) await(ctx context.Context, x *edge.Exchange) (*edge.Respons
 		return nil, edge.Errorf(edge.Gone, "parked call", "%w", ctx.Err())
 	case <-p.wake:
 		p.gather()
-		if r, err := p.inputRequired(x); r != nil || err != nil {
-			if r != nil {
-				x.Parked = func() { p.leave(); p.cancel() }
-			}
-			return r, err
+		r, err := p.inputRequired(x)
+		switch {
+		case err != nil: // its client hears of it no longer
+			p.leave()
+			p.cancel()
+			return nil, err
+		case r != nil:
+			x.Parked = func() { p.leave(); p.cancel() }
+			return r, nil
 		}
 		return p.await(ctx, x)
 	}
