@@ -32,6 +32,10 @@ const (
 	writeWithin = 30 * time.Second
 	writeRenew  = 10 * time.Second
 
+	// writePiece is how many bytes of what is sent have the whole time of a write: a client that
+	// reads steadily gets an answer of any size.
+	writePiece = 1 << 20
+
 	// writeBuffer is how much the kernel may hold for a client that does not
 	// read, in bytes.
 	writeBuffer = 48 << 10
@@ -492,6 +496,9 @@ func (c *Conn) Write(p []byte) (int, error) {
 	if c.swallow.CompareAndSwap(true, false) {
 		return len(p), nil
 	}
+	if c.greets != nil { // it is turned away where connections are taken: nobody may wait for its greeting there
+		return 0, errNoGreeting
+	}
 	if c.awaits(p) {
 		return c.sendPieces(p)
 	}
@@ -500,6 +507,9 @@ func (c *Conn) Write(p []byte) (int, error) {
 	}
 	return c.Send(p)
 }
+
+// errNoGreeting is the error of a write before the handshake of TLS.
+var errNoGreeting = errors.New("the client has not greeted")
 
 // takeTurn sends the answer that waits, if one does, and reads the beginning of
 // the next request.
@@ -545,7 +555,14 @@ func (c *Conn) Send(p []byte) (int, error) {
 	if err := c.ready(); err != nil {
 		return 0, err
 	}
-	n, err := c.Conn.Write(p)
+	n, err := c.Conn.Write(p[:min(len(p), writePiece)])
+	for err == nil && n < len(p) {
+		var more int
+		if err = c.roll(); err == nil {
+			more, err = c.Conn.Write(p[n:min(len(p), n+writePiece)])
+			n += more
+		}
+	}
 	if err != nil {
 		c.failed(err)
 	}

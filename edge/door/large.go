@@ -78,15 +78,22 @@ func (c *Conn) sendPieces(head []byte) (int, error) {
 
 // sendAll is Send for pieces, which it forgets.
 func (c *Conn) sendAll(p *pieces) error {
-	err := c.ready()
-	if err == nil {
+	size := 0
+	for _, one := range p.vector {
+		size += len(one)
+	}
+	var err error
+	if size > writePiece {
+		for i := 0; i < len(p.vector) && err == nil; i++ {
+			_, err = c.Send(p.vector[i])
+		}
+	} else if err = c.ready(); err == nil {
 		p.rest = p.vector[:]
-		_, err = p.rest.WriteTo(c.Conn)
+		if _, err = p.rest.WriteTo(c.Conn); err != nil {
+			c.failed(err)
+		}
 	}
 	p.vector, p.rest = [4][]byte{}, nil
-	if err != nil {
-		c.failed(err)
-	}
 	return err
 }
 

@@ -54,6 +54,17 @@ func (c *Conn) Enter(x *Call, endsWithClient bool) bool {
 	return true
 }
 
+// Moved says that the client of a call reads on elsewhere. What it sent here would not be read before
+// the call ends, so it is shown the end of the connection; and the call no longer ends with that.
+func (c *Conn) Moved(x *Call) {
+	c.mu.Lock()
+	x.ends = false
+	c.mu.Unlock()
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite()
+	}
+}
+
 // Lasting says that a call under way lasts until its client or the edge ends it, which a
 // door that its clients leave does at once.
 func (c *Conn) Lasting(x *Call) {

@@ -97,7 +97,7 @@ func (t *Table) Serve(ctx *fasthttp.RequestCtx, conn *door.Conn, to edge.Mount) 
 		door.Plain(req.ctx, status, http.StatusText(status)+"\n")
 		return
 	}
-	client := req.client()
+	client := door.Stranger(req.client()).Address // of IPv6 a network of 64 bits
 	if !t.Running.begin(client) {
 		req.ctx.Response.Header.Set("Retry-After", "1")
 		door.Plain(req.ctx, 503, "too many requests of this kind at a time\n")
