@@ -484,7 +484,7 @@ const sampled = 8
 // Handle sends the message of x to the backend and returns the answer in the
 // era of the client. The backend's questions and notifications go to x.Client.
 func (b *Backend) Handle(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
-	pass, err := b.Breaker.Allow()
+	pass, err := b.allow(x)
 	if err != nil {
 		return nil, err
 	}

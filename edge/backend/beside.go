@@ -73,7 +73,9 @@ func (c *call) ask(n int) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.asks += n
+	if c.asks += n; c.asks == 0 {
+		c.heard.Store(time.Now().UnixNano()) // its clock begins anew, where that is none of a connection
+	}
 	switch {
 	case c.reply == nil:
 	case c.asks == 0:
@@ -370,13 +372,15 @@ func (s *session) question(ctx context.Context, l *link, c *call, known bool, cl
 		refuse(mcp.CodeInternal, "no further question can wait for an answer")
 		return
 	}
-	clock := c // that stands: of the one call under way, where nothing says whose question it is
-	if clock == nil {
+	clocks := []*call{c} // that stand: of all calls that it may be of, where nothing says of which it is
+	if !known {
 		s.mu.Lock()
-		clock = s.only()
+		clocks = slices.DeleteFunc(slices.Clone(s.calls), func(c *call) bool { return c.client == nil })
 		s.mu.Unlock()
 	}
-	clock.ask(+1)
+	for _, one := range clocks {
+		one.ask(+1)
+	}
 	sent := make(chan struct{})
 	over := sync.OnceFunc(func() { close(sent) })
 	begun := s.b.spawn("question", func() {
@@ -384,7 +388,9 @@ func (s *session) question(ctx context.Context, l *link, c *call, known bool, cl
 		answers, err := client.Ask(ctx, map[string]edge.Question{"q": {Method: m.Method, Params: params, Sent: over}})
 		over()
 		s.asked(waits)
-		clock.ask(-1)
+		for _, one := range clocks {
+			one.ask(-1)
+		}
 		var body []byte
 		switch a := answers["q"]; {
 		case errors.As(context.Cause(ctx), new(*edge.Withdrawn)):

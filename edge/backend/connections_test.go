@@ -449,6 +449,7 @@ func TestQuestionStopsTheClock(t *testing.T) {
 			s := e.NewClient().Initialize(`{"roots":{}}`)
 			back.Always("tools/call", func(c *edgetest.Call) {
 				c.Ask("1", "roots/list", "")
+				time.Sleep(1500 * time.Millisecond) // of the time that it has anew
 				c.Result(`{"content":[]}`)
 			})
 			r := s.Call("1", "echo", "{}")

@@ -121,6 +121,12 @@ func (e *refusal) lostSession() bool {
 // limits reports whether it says that the backend can be asked again later.
 func (e *refusal) limits() bool { return e.status == 429 || e.status == 503 && e.after > 0 }
 
+// apart reports whether its status says more than an error in its body: it is of the edge's own
+// credential, or says when to ask again.
+func (e *refusal) apart() bool {
+	return e != nil && (e.status == 401 || e.scopes != nil || e.after != 0 && e.limits())
+}
+
 // later is what a client is told of a backend that limits the rate, or says when it is there
 // again: it can wait.
 func (e *refusal) later(backend string, err error) error {
@@ -234,7 +240,7 @@ func (r *reply) answer(ctx context.Context, id []byte, m *mcp.Message, before fu
 	}
 	err = mcp.Understand(m, bytes.TrimPrefix(body, byteOrderMark))
 	switch {
-	case err == nil && (m.Kind == mcp.Result || m.Kind == mcp.Failure && (e == nil || e.after == 0 || !e.limits())) && mcp.SameID(m.IDText(), id) && id != nil:
+	case err == nil && (m.Kind == mcp.Result || m.Kind == mcp.Failure && !e.apart()) && mcp.SameID(m.IDText(), id) && id != nil:
 		return status, nil
 	case status >= 300:
 		e.body = bytes.Clone(body[:min(len(body), wire.MaxLook)])

@@ -197,6 +197,17 @@ func (b *Backend) detectLegacy(ctx context.Context, on *edge.Exchange, sse bool)
 // speaks it, is not asked once more because of what it answers to calls.
 const sure = 10 * time.Second
 
+// allow asks the breaker for an exchange. How long a stream of news lasts, and how it ends, says
+// nothing of calls.
+func (b *Backend) allow(x *edge.Exchange) (health.Pass, error) {
+	pass, err := b.Breaker.Allow()
+	if err == nil && x.Request.Method == "subscriptions/listen" {
+		pass.Done(health.Neutral)
+		return health.Pass{}, nil
+	}
+	return pass, err
+}
+
 // asksAnew reports whether a backend that refuses a session is to be asked again what it speaks.
 // Where it was, and refuses still, what the client says of itself may be why: that is no reason
 // for everybody to wait until it has said so once more.

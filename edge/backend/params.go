@@ -115,7 +115,7 @@ func (b *Backend) learnParams(ctx context.Context, x *edge.Exchange, who princip
 			params = mcp.Change(params, nil, mcp.Raw("cursor", cursor))
 		}
 		o := outgoing{
-			method: "POST", version: mcp.V2607, rpc: "tools/list", x: x, silence: b.Silence, until: time.Now().Add(b.Cap),
+			method: "POST", version: mcp.V2607, rpc: "tools/list", x: x, forward: x.Forward, silence: b.Silence, until: time.Now().Add(b.Cap),
 			body: mcp.AppendRequest(nil, []byte("1"), "tools/list", params),
 		}
 		m := new(mcp.Message)

@@ -140,7 +140,7 @@ func (s *session) failed(ctx context.Context, l *link, c *call, x *edge.Exchange
 	case errors.As(err, &r) && (r.modern() || r.status == 405 || r.status == 404):
 		// A modern server says so, and a bridge for a legacy one; 404 is of no session where there was none.
 		return nil, doubted(m.IDText(), r)
-	case errors.As(err, &r) && r.code != 0 && (r.after == 0 || !r.limits()):
+	case errors.As(err, &r) && r.code != 0 && !r.apart():
 		return refused(c.id, r), nil
 	case errors.As(err, &r) && r.status == 400 && !mcp.MethodOf(m.Method).Known:
 		return nil, edge.Errorf(edge.NoMethod, "call", "method not found: %s", m.Method)
