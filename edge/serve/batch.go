@@ -82,7 +82,7 @@ func (e *Edge) batch(req *request) {
 			all.add(edge.Fail(mcp.Legacy, x.Request.IDText(), err).Body)
 			continue
 		}
-		r, err := e.run(x)
+		r, err := e.run(req, x)
 		x.way.end(nil, false)
 		switch {
 		case err != nil:

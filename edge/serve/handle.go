@@ -108,6 +108,9 @@ func (e *Edge) doorOf(conn *door.Conn) *doorway {
 // client is authenticated.
 func (e *Edge) visit(req *request, s *server, path string) {
 	req.server, req.sse = s, path != "/mcp"
+	s.coming.Add(1)
+	req.comes = true
+	defer req.came()
 	if req.sse && s.stateless != nil {
 		e.knocked(req, edge.Errorf(edge.NoServer, "door", "the server is stateless"))
 		door.Plain(req.ctx, 404, "this server is stateless: POST to /mcp\n")
@@ -125,6 +128,14 @@ func (e *Edge) visit(req *request, s *server, path string) {
 	}
 	if s.guest.HTTPResponse != nil {
 		req.finish()
+	}
+}
+
+// came notes that nobody waits for what a request holds any longer.
+func (req *request) came() {
+	if req != nil && req.comes {
+		req.comes = false
+		req.server.coming.Add(-1)
 	}
 }
 
@@ -275,7 +286,7 @@ func (e *Edge) serve(req *request, x *exchange) {
 	if x.server.guest.HTTPResponse != nil {
 		x.way.asked = x.server.asked(req)
 	}
-	r, err := e.run(x)
+	r, err := e.run(req, x)
 	var raw []byte
 	var f edge.Failure
 	switch {
@@ -327,9 +338,10 @@ func (e *Edge) serve(req *request, x *exchange) {
 
 var jsonType = []byte("application/json")
 
-// run runs an exchange through the hallway. Meanwhile it is listed as under way. It returns
-// neither an answer nor an error where nobody waits for one.
-func (e *Edge) run(x *exchange) (r *edge.Response, err error) {
+// run runs an exchange through the hallway. Meanwhile it is listed as under way, and its server no
+// longer waits for the request that it came by; nil for one that is over. It returns neither an
+// answer nor an error where nobody waits for one.
+func (e *Edge) run(req *request, x *exchange) (r *edge.Response, err error) {
 	defer func() {
 		if err != nil && x.Err() != nil {
 			err = x.ended()
@@ -366,7 +378,9 @@ func (e *Edge) run(x *exchange) (r *edge.Response, err error) {
 		e.inflight.Add(-1)
 		defer e.inflight.Add(1)
 	}
-	if !x.way.conn.Enter(&x.Call, x.endsWithClient()) {
+	entered := x.way.conn.Enter(&x.Call, x.endsWithClient())
+	req.came()
+	if !entered {
 		x.Cancel()
 		return x.turned(edge.Errorf(edge.Gone, "door", "the client left"))
 	}

@@ -317,7 +317,7 @@ func (old *older) run(x *exchange) (answer []byte) {
 			answer = edge.Fail(mcp.Legacy, x.Request.IDText(), edge.Errorf(edge.Internal, "handle", "%v", r)).Body
 		}
 	}()
-	r, err := old.edge.run(x)
+	r, err := old.edge.run(nil, x)
 	switch {
 	case err != nil:
 		return edge.Fail(mcp.Legacy, x.Request.IDText(), err).Body

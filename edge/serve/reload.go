@@ -11,11 +11,13 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/session"
 )
 
 // reloads are the reloads of the configuration so far.
 type reloads struct {
+	one    sync.Mutex             // held from the reading of the configuration on, so that what was read last is served; taken before mu
 	mu     sync.Mutex             // held while one goes on
 	begun  bool                   // clients come in; mu guards it
 	over   bool                   // nothing is opened any longer; mu guards it
@@ -36,6 +38,8 @@ func (e *Edge) ReloadNow() error {
 	if e.given.reload == nil {
 		return errNoReload
 	}
+	e.reloads.one.Lock()
+	defer e.reloads.one.Unlock()
 	err := e.given.reload()
 	if err == nil {
 		e.reloads.fault.Store(nil)
@@ -140,20 +144,28 @@ func (s *server) follows(old *server, client *edge.Session) (uris []string) {
 	return uris
 }
 
-// grace is how long a replaced server is kept at least.
+// grace is how long a replaced server is kept at least: a request that has just been given it is
+// not listed as under way yet.
 const grace = 2 * time.Second
 
-// awaitUnused waits until nothing uses a replaced server any longer: its calls are over,
-// or the drain timeout.
+// awaitUnused waits until nothing uses a replaced server any longer: requests that were given
+// it have come whole, or have had their time for that; its calls are over, or the drain timeout;
+// and so are those that wait for their clients, or the time that these have.
 func (e *Edge) awaitUnused(old *server) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	// A request that has just been given the old server is not listed as under way yet.
-	soonest := time.Now().Add(grace)
-	for by := time.Now().Add(max(e.settings.DrainTimeout, grace)); time.Now().Before(by); {
-		busy := time.Now().Before(soonest)
-		e.each(func(x *exchange) { busy = busy || x.server == old })
-		if !busy {
+	var parked func() bool
+	began := time.Now()
+	for waits := max(e.settings.DrainTimeout, grace); time.Since(began) < max(waits, door.Within+grace)+e.settings.ParkTTL; {
+		since := time.Since(began)
+		busy := since < grace || since < door.Within+grace && old.coming.Load() > 0
+		if since < waits {
+			e.each(func(x *exchange) { busy = busy || x.server == old })
+		}
+		if !busy && parked == nil {
+			parked = e.replicas.Parked.Held(old.Name)
+		}
+		if !busy && !parked() {
 			return
 		}
 		select {

@@ -35,6 +35,7 @@ type request struct {
 	server                                     *server         // that it is for; nil while that is not known
 	x                                          *exchange       // of its message; nil until that has been read
 	attributes                                 edge.Attributes // that programs set for it
+	comes                                      bool            // its server waits for what it holds
 	status                                     int             // that it was refused with before it had a reading; else 0
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
@@ -29,9 +30,10 @@ type server struct {
 	*route.Server // behind the hallway
 
 	edge      *Edge
-	digest    string // of what it is made from
-	planned   string // the digest of what the plan says of it, where all doors are of plans
-	info      []byte // JSON text: serverInfo
+	coming    atomic.Int64 // requests that were given the server, and are not listed as under way yet
+	digest    string       // of what it is made from
+	planned   string       // the digest of what the plan says of it, where all doors are of plans
+	info      []byte       // JSON text: serverInfo
 	secrets   edge.Secrets
 	trusts    []byte                    // certificates in PEM that its own requests trust, besides those of the process
 	outgoing  map[string]*outgoing.Spec // credentials of the backends, by name

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -199,7 +200,7 @@ func (e *Edge) lookedAt(req *request) []*server {
 		guarded = guarded || s.guarded
 	}
 	switch main := req.at.main; {
-	case !guarded && req.at.loopback() && len(req.at.servers) > 0:
+	case !guarded && req.at.loopback() && ofThisHost(req.client()) && len(req.at.servers) > 0:
 		return req.at.all()
 	case main != nil && main.guarded:
 		if req.admit(main) {
@@ -294,4 +295,10 @@ func (e *Edge) readyz(ctx *fasthttp.RequestCtx) {
 	default:
 		door.Plain(ctx, 200, "ready\n")
 	}
+}
+
+// ofThisHost reports whether an address is of this host.
+func ofThisHost(address string) bool {
+	at, err := netip.ParseAddr(address)
+	return err == nil && at.Unmap().IsLoopback()
 }

@@ -163,6 +163,7 @@ func (s *stream) put(raw []byte) error {
 			s.buf = append(s.buf, "0\r\n\r\n"...)
 			if _ = s.flush(); s.err == nil {
 				s.err = errEnded
+				s.conn.Moved(&s.x.Call)
 			}
 		}
 		if s.err != nil {
