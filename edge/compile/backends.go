@@ -44,7 +44,12 @@ func (c *compiler) static(o *object, s *v1beta1.VirtualMCPServer, members []*obj
 	}
 	for _, m := range members {
 		if w, ok := ways[m.ref.Name]; ok && w.own == m {
-			continue // its credential is
+			for _, path := range []string{"spec.toolConfigRef", "spec.headerForward", "spec.caBundleRef", "spec.run.remoteAuth"} {
+				if m.gives(path) {
+					c.find(Warning, m, path, ReasonUnused, "not used: %s lists its backends itself, and takes the credential of this one alone", o.ref)
+				}
+			}
+			continue
 		}
 		c.find(Warning, m, "", ReasonUnused, "not used: %s lists its backends itself", o.ref)
 	}
@@ -79,6 +84,9 @@ func (c *compiler) discovered(o *object, group *object, members []*object) []Bac
 			}
 			out = append(out, b)
 		case *v1beta1.MCPServer:
+			if e.Spec.Run != nil && e.Spec.Run.RemoteAuth != nil && !c.set.Cluster {
+				c.fail(m, "spec.run.remoteAuth", ReasonConflict, "a login is to a server at a URL: describe it with an MCPRemoteProxy, or take this out")
+			}
 			w := c.workload(m, e)
 			out = append(out, Backend{Name: e.Name, URL: w.URL(), Transport: Transport(e.Spec.Transport), Workload: w, Private: w.URL() != ""})
 		}

@@ -171,7 +171,11 @@ func (c *compiler) server(o *object, s *v1beta1.VirtualMCPServer) Server {
 	for i := range plan.Backends {
 		b := &plan.Backends[i]
 		b.Timeout = c.timeout(config, b.Name)
-		b.Outgoing = c.outgoing(ways[b.Name], who)
+		w := ways[b.Name]
+		b.Outgoing = c.outgoing(w, who)
+		if b.Login != nil && w.own == nil && (w.kind != nil || w.config != nil) && b.Outgoing.Type() != string(v1beta1.AuthUnauthenticated) { // the login would be sent in place of it
+			c.fail(w.member, "spec.run.remoteAuth", ReasonConflict, "outgoingAuth of %s says what this backend is sent: leave one out", o.ref)
+		}
 		if plan.Group != "" {
 			if b.Metadata == nil {
 				b.Metadata = map[string]string{}

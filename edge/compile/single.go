@@ -257,7 +257,7 @@ var sides = []struct {
 	path  string
 	guard bool
 }{
-	{"spec.oidcConfigRef", true}, {"spec.authServerRef", true}, {"spec.authzConfig", true}, {"spec.authzConfigRef", true}, {"spec.rateLimiting", true}, {"spec.webhookConfigRef", true}, {"spec.run.webhookConfigRef", true},
+	{"spec.oidcConfigRef", true}, {"spec.authServerRef", true}, {"spec.authzConfig", true}, {"spec.authzConfigRef", true}, {"spec.rateLimiting", true}, {"spec.webhookConfigRef", true}, {"spec.run.webhookConfigRef", true}, {"spec.run.exchangeUnverified", true},
 	{"spec.audit.enabled", false}, {"spec.telemetryConfigRef", false}, {"spec.sessionStorage", false}, {"spec.endpointPrefix", false}, {"spec.trustProxyHeaders", false}, {"spec.proxyMode", false},
 	{"spec.run.stateless", false}, {"spec.run.sessionTTL", false}, {"spec.run.auditConfig", false}, {"spec.run.debug", false}, {"spec.run.caBundle", false}, {"spec.run.telemetryEnvironment", false},
 }

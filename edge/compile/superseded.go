@@ -1,6 +1,11 @@
 package compile
 
-import "github.com/weir-edge/weir/edge/v1beta1"
+import (
+	"slices"
+	"strings"
+
+	"github.com/weir-edge/weir/edge/v1beta1"
+)
 
 // superseded warns of what is written twice, the second time differently: of a
 // field of spec and its twin in spec.config the one in spec counts.
@@ -21,6 +26,18 @@ func (c *compiler) superseded(o *object, s *v1beta1.VirtualMCPServer) {
 	if a, b := config.IncomingAuth, s.Spec.IncomingAuth; a != nil && a.OIDC != nil && b != nil && b.OIDCConfigRef != nil {
 		if a.OIDC.Audience != b.OIDCConfigRef.Audience {
 			warn("spec.config.incomingAuth.oidc.audience", "spec.incomingAuth.oidcConfigRef")
+		}
+		const at = "spec.config.incomingAuth.oidc."
+		ref := b.OIDCConfigRef
+		lost := slices.DeleteFunc(slices.Clone(a.OIDC.RequiredScopes), func(s string) bool { return slices.Contains(ref.RequiredScopes, s) })
+		if len(lost) > 0 { // nobody would ask for them
+			c.fail(o, at+"requiredScopes", ReasonConflict, "spec.incomingAuth takes precedence, and does not ask for %s: move it to spec.incomingAuth.oidcConfigRef.requiredScopes", brief(strings.Join(lost, " ")))
+		}
+		if len(a.OIDC.Scopes) > 0 && !slices.Equal(a.OIDC.Scopes, ref.Scopes) {
+			warn(at+"scopes", "spec.incomingAuth.oidcConfigRef")
+		}
+		if a.OIDC.Resource != "" && a.OIDC.Resource != a.OIDC.Audience && a.OIDC.Resource != ref.ResourceURL {
+			warn(at+"resource", "spec.incomingAuth.oidcConfigRef")
 		}
 		for _, l := range o.links {
 			if p, ok := l.to.value.(*v1beta1.MCPOIDCConfig); ok && p.Spec.Inline != nil && p.Spec.Inline.Issuer != a.OIDC.Issuer {
