@@ -39,11 +39,14 @@ func watch(log *slog.Logger, hangups <-chan os.Signal, config []string, modules 
 	}
 	all := slices.Clone(config)
 	seen := map[string]fs.FileInfo{}
-	look := func() {
-		all = slices.Concat(config, modules())
+	hear := func() {
 		for _, path := range all {
 			_ = addFolders(files, path) // there may be new ones; one that is gone is looked for
 		}
+	}
+	look := func() {
+		all = slices.Concat(config, modules())
+		hear()
 		for path, is := range leads(all) {
 			if _, ok := seen[path]; !ok {
 				seen[path] = is
@@ -52,7 +55,8 @@ func watch(log *slog.Logger, hangups <-chan os.Signal, config []string, modules 
 	}
 	reload := func(because string) {
 		log.Info("reload", "because", because)
-		seen = leads(all) // before it is read: what changes from here on is seen
+		hear() // before it is read: what changes from here on is seen
+		seen = leads(all)
 		changed()
 		look()
 	}
