@@ -216,6 +216,9 @@ func TestManager(t *testing.T) {
 	if s := p.awaits("small"); s.URL != url || !serves(url) {
 		t.Errorf("%+v", s)
 	}
+	if s := p.status("small"); s.RSSBytes < 1<<20 || s.RSSBytes > 1<<30 {
+		t.Errorf("its processes have %d bytes of memory", s.RSSBytes)
+	}
 	if now := must(kit.CPU(watcher)); now-spent > 50*time.Millisecond {
 		t.Errorf("the watcher took %s", now-spent)
 	}

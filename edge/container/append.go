@@ -299,6 +299,11 @@ func (e *Engine) Forget(ctx context.Context, source string) (tags []string, err 
 			}
 			tags = append(tags, tag)
 		}
+		if len(one.RepoTags) == 0 || one.RepoTags[0] == "<none>:<none>" { // a newer build has taken its tag
+			if _, err := e.client.ImageRemove(ctx, one.ID, client.ImageRemoveOptions{}); err != nil && !errdefs.IsConflict(err) && !errdefs.IsNotFound(err) {
+				return tags, fmt.Errorf("remove image %s: %w", one.ID, short(err))
+			}
+		}
 	}
 	return tags, nil
 }

@@ -44,9 +44,11 @@ type Machine struct {
 	end  context.CancelFunc
 
 	mu       sync.Mutex
-	engine   *Engine // that answered last; nil for none
-	known    *known  // nil before it was read
-	leftover int     // containers that are tried again to be removed
+	engine   *Engine   // that answered last; nil for none
+	lost     error     // why none was found when one was looked for last
+	lostAt   time.Time // and when
+	known    *known    // nil before it was read
+	leftover int       // containers that are tried again to be removed
 
 	unswept map[string]func(name string) bool // what is unwanted in engines that a Sweep did not reach, by their hosts
 
@@ -85,8 +87,15 @@ func (m *Machine) Close() {
 
 // Engine returns the container engine. One that answers no longer is looked for anew.
 func (m *Machine) Engine(ctx context.Context) (*Engine, error) {
+	asked := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	switch { // who waited while another one looked in vain is told the same
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case m.engine == nil && m.lostAt.After(asked):
+		return nil, m.lost
+	}
 	if m.engine != nil {
 		if m.engine.answers(ctx) == nil {
 			return m.engine, nil
@@ -96,6 +105,9 @@ func (m *Machine) Engine(ctx context.Context) (*Engine, error) {
 	}
 	e, err := Find(ctx, m.Lookup)
 	if err != nil {
+		if ctx.Err() == nil {
+			m.lost, m.lostAt = err, time.Now()
+		}
 		return nil, err
 	}
 	m.engine = e

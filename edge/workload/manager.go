@@ -179,6 +179,9 @@ var _ Manager = (*Keeper)(nil)
 // startsAtOnce is how many workloads start at a time.
 const startsAtOnce = 8
 
+// startsFor is for how long one counts as one of them: what takes longer waits for its server.
+const startsFor = 10 * time.Second
+
 // ErrManaged says that another manager runs.
 var ErrManaged = errors.New("another manager runs: `weir list` shows what it keeps, `weir up --replace` takes its place")
 

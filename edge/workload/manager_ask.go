@@ -30,6 +30,10 @@ func (k *Keeper) List(context.Context) ([]Status, error) {
 		}
 	}
 	slices.SortFunc(all, func(a, b Status) int { return strings.Compare(a.Name, b.Name) })
+	resident := k.resident()
+	for i := range all {
+		all[i].RSSBytes = resident[all[i].Name]
+	}
 	return all, nil
 }
 
@@ -125,6 +129,7 @@ func (k *Keeper) Inspect(_ context.Context, name string) (*Detail, error) {
 		return nil, err
 	}
 	d := w.detail()
+	d.RSSBytes = k.resident()[d.Name]
 	return &d, nil
 }
 

@@ -142,7 +142,7 @@ func (k *Keeper) RemoveGroup(ctx context.Context, name string, withWorkloads boo
 		} else {
 			err = k.regroup(ctx, member, steps(told))
 		}
-		if err != nil {
+		if e := asError(err); e != nil && e.Code != CodeNotFound { // else it is gone, as it was to be
 			return err
 		}
 	}

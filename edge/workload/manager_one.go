@@ -28,6 +28,7 @@ type one struct {
 	now      record
 	open     bool // its door is
 	hopeless bool // waiting does not cure why it failed
+	heir     bool // it takes the place of another one, and has what that one has kept
 	gone     bool
 	abort    context.CancelCauseFunc // ends the start under way; nil for none
 	feed     chan Event              // of that start

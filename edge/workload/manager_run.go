@@ -68,6 +68,7 @@ func (k *Keeper) Run(ctx context.Context, manifest []byte, replace bool, wait ti
 		if err != nil {
 			return err
 		}
+		w.heir = replace
 		// Somebody else may have taken a port since it was chosen.
 		again := func(err error) bool {
 			var e *Error

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -44,7 +45,11 @@ func (w *one) begin(fresh bool) *attempt {
 		var e *Error
 		stays := errors.As(a.err, &e) && (e.Code == CodeStart || e.Code == CodeLogin || e.Code == CodeLocked)
 		if fresh && a.err != nil && !stays && !a.left.Load() && ctx.Err() == nil {
-			if err := w.discard(nil); err != nil {
+			kept := func(name string) { w.k.removed(name, func(Event) {}) }
+			if w.heir {
+				kept = nil
+			}
+			if err := w.discard(kept); err != nil {
 				w.k.Log.Warn("what was refused is not removed", "workload", w.name, "error", err)
 			}
 			if e != nil && e.Next == "weir logs "+w.name { // which is gone with it
@@ -89,7 +94,10 @@ func (w *one) bring(ctx context.Context) error {
 	}
 	select {
 	case w.k.starts <- struct{}{}:
-		defer func() { <-w.k.starts }()
+		leave := sync.OnceFunc(func() { <-w.k.starts })
+		late := time.AfterFunc(startsFor, leave)
+		defer leave()
+		defer late.Stop()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

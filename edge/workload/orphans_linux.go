@@ -72,6 +72,33 @@ func processesWith(homes map[string]bool) (all, stuck []int) {
 	return all, stuck
 }
 
+// resident is what the processes of workloads have in memory, in bytes, by name: those whose HOME is
+// a workload's own.
+func (k *Keeper) resident() map[string]int64 {
+	all := map[string]int64{}
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		environ, err := os.ReadFile(filepath.Join("/proc", e.Name(), "environ")) // nothing of another user's
+		if err != nil {
+			continue
+		}
+		for variable := range bytes.SplitSeq(environ, []byte{0}) {
+			home, ok := bytes.CutPrefix(variable, []byte("HOME="))
+			if dir := filepath.Dir(string(home)); ok && filepath.Base(string(home)) == "home" && filepath.Dir(dir) == k.Paths.Workloads() {
+				text, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "statm"))
+				if fields := strings.Fields(string(text)); len(fields) > 1 {
+					pages, _ := strconv.ParseInt(fields[1], 10, 64)
+					all[filepath.Base(dir)] += pages * int64(os.Getpagesize())
+				}
+			}
+			if ok {
+				break
+			}
+		}
+	}
+	return all
+}
+
 const bubblewrap = "bwrap"
 
 // nameOf is what the system calls a process; "" for one that is gone.

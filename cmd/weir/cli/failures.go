@@ -101,7 +101,7 @@ func (w *why) writeJSON(out io.Writer) {
 // Gravest is the exit code of a command that failed in several ways: the one that its user has
 // to know of first.
 func Gravest(codes []int) int {
-	for _, code := range []int{ExitSignal + 2, ExitSignal + 15, ExitFault, ExitBuild, ExitPull, ExitStart, ExitLogin, ExitRefused, ExitSandbox, ExitTaken, ExitConnection, ExitUsage, ExitMissing} {
+	for _, code := range []int{ExitSignal + 2, ExitSignal + 15, ExitSignal + 1, ExitFault, ExitBuild, ExitPull, ExitStart, ExitLogin, ExitRefused, ExitSandbox, ExitTaken, ExitConnection, ExitUsage, ExitMissing} {
 		if slices.Contains(codes, code) {
 			return code
 		}

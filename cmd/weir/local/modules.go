@@ -49,7 +49,8 @@ const maxFetched = 64
 // that were fetched, of URLs (here) and of registries (pulled.go), all in the cache of this user.
 type modules struct {
 	compiler *wasm.Compiler
-	dir      string // of modules that were fetched
+	dir      string       // of modules that were fetched
+	log      *slog.Logger // nil for none
 }
 
 func newModules(cache string, log *slog.Logger) (*modules, error) {
@@ -57,7 +58,7 @@ func newModules(cache string, log *slog.Logger) (*modules, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &modules{compiler: c, dir: filepath.Join(cache, "modules")}, nil
+	return &modules{compiler: c, dir: filepath.Join(cache, "modules"), log: log}, nil
 }
 
 func (m *modules) close() { _ = m.compiler.Close() } // it only frees memory
@@ -82,7 +83,15 @@ func (m *modules) read(ctx context.Context, w *compile.Workload, reach edge.Reac
 	case digestOf(answer.Body) != w.SHA256:
 		return nil, fmt.Errorf("the module at %s: its sha256 is %s, and %s is asked for", where, digestOf(answer.Body), w.SHA256)
 	}
-	return answer.Body, m.keep(w.SHA256, answer.Body)
+	m.unkept(m.keep(w.SHA256, answer.Body))
+	return answer.Body, nil
+}
+
+// unkept tells that a module is not kept: it runs all the same, and is fetched again.
+func (m *modules) unkept(err error) {
+	if err != nil && m.log != nil {
+		m.log.Warn("a module that was fetched is not kept", "error", err)
+	}
 }
 
 // located is where a workload's module is. Nobody is told the query of its URL, which may be a

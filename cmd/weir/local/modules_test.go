@@ -431,3 +431,19 @@ func TestQueryOfAModule(t *testing.T) {
 		t.Errorf("its manifest is shown as\n%s", text)
 	}
 }
+
+// TestModuleThatCannotBeKept: a module that was fetched runs where there is no room to keep it.
+func TestModuleThatCannotBeKept(t *testing.T) {
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("module")) }))
+	defer s.Close()
+	m := &modules{dir: filepath.Join(t.TempDir(), "file")}
+	if err := os.WriteFile(m.dir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	w := &compile.Workload{Program: s.URL + "/s.wasm", SHA256: digestOf([]byte("module"))}
+	b, err := m.read(t.Context(), w, edge.Reach{CAs: ca}, func(string) {})
+	if err != nil || string(b) != "module" {
+		t.Errorf("%q, %v", b, err)
+	}
+}

@@ -52,10 +52,11 @@ func (m *modules) pull(ctx context.Context, name string, from origin, say func(s
 		return nil, nil, err
 	}
 	choice.Image = got.Image
-	if err := m.keep(got.SHA256, got.Bytes); err != nil {
-		return nil, nil, err
+	if err = m.keep(got.SHA256, got.Bytes); err == nil {
+		err = m.note(name, pulledNote{got.Image, got.SHA256})
 	}
-	return got.Bytes, choice, m.note(name, pulledNote{got.Image, got.SHA256})
+	m.unkept(err)
+	return got.Bytes, choice, nil
 }
 
 // noteFile is where the note of a name is.

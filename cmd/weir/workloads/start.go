@@ -113,8 +113,8 @@ func (a *Commands) Stop() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stop [NAME]...",
 		Short: "Stop workloads",
-		Long: `Stop workloads. Their calls under way may end first, and then their processes are
-asked to end, for up to --timeout; what is left is killed. They stay stopped, also
+		Long: `Stop workloads. Calls under way are not waited for: those in sessions fail at once.
+Processes are asked to end, for up to --timeout; what is left is killed. They stay stopped, also
 after the manager was started again, until "weir start".
 
 ` + severalHelp,
