@@ -338,16 +338,18 @@ func (m *meter) search(thread *starlark.Thread, x starlark.Value, in starlark.Se
 		}
 		return m.work(thread, units)
 	}
-	var met numbers
+	units := in.Len() * each
 	if numeric(x) {
-		met.add(x)
 		for v := range starlark.Elements(in) {
-			if numeric(v) { // others are not gone into
+			if numeric(v) && v.Type() != x.Type() { // others are not gone into, or soon compared
+				var met numbers
+				met.add(x)
 				met.add(v)
+				units += each * (met.times() - 1)
 			}
 		}
 	}
-	return m.work(thread, in.Len()*each*met.times())
+	return m.work(thread, units)
 }
 
 func numeric(v starlark.Value) bool {

@@ -225,6 +225,13 @@ func (n *numbers) add(v starlark.Value) {
 			}
 			n.at[i].add(list.Index(i))
 		}
+	case *starlark.Dict:
+		if len(n.at) == 0 {
+			n.at = append(n.at, numbers{})
+		}
+		for _, x := range v.Entries() {
+			n.at[0].add(x) // of all keys together
+		}
 	}
 }
 

@@ -22,7 +22,7 @@ type schema struct {
 	document map[string]any
 	compiled *jsonschema.Schema
 	form     *form // nil for one that says more than a form does
-	circles  bool  // it may be part of itself
+	circles  int   // how many schemas it has where it may be part of itself; else 0
 }
 
 // closed loads nothing.
@@ -63,7 +63,9 @@ func compileSchema(text []byte, formats bool) (*schema, error) {
 		}
 		return nil, errors.New(schemaCause(err, name))
 	}
-	s.form, s.circles = formOf(doc), circles(doc)
+	if s.form = formOf(doc); bytes.Contains(plain, []byte(`ref"`)) || bytes.Contains(plain, []byte(`Ref"`)) {
+		s.circles = bytes.Count(plain, []byte("{"))
+	}
 	return s, nil
 }
 
@@ -90,7 +92,7 @@ func (s *schema) judgeValue(v any) error {
 	if s.form != nil && s.form.fits(v) {
 		return nil
 	}
-	if s.circles && !within(s.compiled, v) {
+	if s.circles > 0 && !within(s.compiled, s.circles, v) {
 		return errManyForms
 	}
 	err := s.compiled.Validate(v)
@@ -236,7 +238,7 @@ func misfit(of *jsonschema.Schema, path string, met map[*jsonschema.Schema]bool)
 				if object, ok := d.(map[string]any); ok {
 					fill(p, object, 0, new(int), []*jsonschema.Schema{of})
 				}
-				if err := (&schema{compiled: p}).judgeValue(d); err != nil {
+				if err := (&schema{compiled: p, circles: 1}).judgeValue(d); err != nil {
 					return fmt.Errorf("%sdefault: %s", path, strings.TrimPrefix(err.Error(), "/: "))
 				}
 			}

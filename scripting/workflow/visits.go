@@ -3,7 +3,6 @@ package workflow
 import (
 	"errors"
 	"reflect"
-	"slices"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
@@ -14,47 +13,52 @@ import (
 
 const (
 	mostVisits     = 100_000 // of schemas for a value
-	visitsPerValue = 16      // as many more for each value in it
+	visitsPerValue = 16      // as many more for each value in it, or as there are schemas
 )
 
 var errManyForms = errors.New("/: there are too many ways in which the forms of its schema could be tried for it")
 
-// visits counts how often a validation goes into schemas. Each schema is looked at once for each
-// value, however often the validation is there.
+// visits counts how often a validation goes into schemas. What a reference leads to is looked at
+// once for each value, however often the validation is there.
 type visits struct {
 	known map[visit]int
 	most  int
+	tried int // visits for finding out what conditions say
 }
 
 type visit struct {
 	of *jsonschema.Schema
-	at uintptr // of an object or an array; 0 for all other values
+	at uintptr // of an object or an array that has others in it
 }
 
-// within reports whether a validation of a value goes into schemas no more often than it may.
-func within(s *jsonschema.Schema, v any) bool {
-	c := visits{known: map[visit]int{}, most: mostVisits + visitsPerValue*valuesIn(v)}
-	return c.count(s, v) <= c.most
+// within reports whether a validation of a value goes into schemas, of which there are so many, no
+// more often than it may.
+func within(s *jsonschema.Schema, schemas int, v any) bool {
+	c := visits{known: map[visit]int{}, most: mostVisits + max(visitsPerValue, schemas)*valuesIn(v)}
+	return c.all(s, v) <= c.most
 }
 
-func (c *visits) count(s *jsonschema.Schema, v any) int {
-	key := visit{of: s}
-	switch v := v.(type) {
-	case map[string]any:
-		key.at = reflect.ValueOf(v).Pointer()
-	case []any:
-		if len(v) > 0 { // all empty ones may be at one place
-			key.at = reflect.ValueOf(v).Pointer()
-		}
+// referred is all for what a reference leads to.
+func (c *visits) referred(s *jsonschema.Schema, v any) int {
+	if !deep(v) { // it is soon counted again
+		return c.all(s, v)
 	}
+	key := visit{s, reflect.ValueOf(v).Pointer()}
 	if n, known := c.known[key]; known {
 		return n
 	}
 	c.known[key] = 1 // while it is counted: the library ends a circle
+	n := c.all(s, v)
+	c.known[key] = n
+	return n
+}
+
+// all counts the visits of a schema for a value, and of all within both.
+func (c *visits) all(s *jsonschema.Schema, v any) int {
 	n := 1
 	add := func(s *jsonschema.Schema, v any) {
 		if s != nil && n <= c.most {
-			n += c.count(s, v)
+			n += c.all(s, v)
 		}
 	}
 	maybe := func(s, v any) {
@@ -64,11 +68,29 @@ func (c *visits) count(s *jsonschema.Schema, v any) int {
 	}
 
 	// 1. Schemas of the same value.
-	for _, one := range [...]*jsonschema.Schema{s.Ref, s.RecursiveRef, s.Not, s.If, s.Then, s.Else} {
-		add(one, v)
-	}
+	references := [...]*jsonschema.Schema{s.Ref, s.RecursiveRef, nil}
 	if s.DynamicRef != nil {
-		add(s.DynamicRef.Ref, v)
+		references[2] = s.DynamicRef.Ref
+	}
+	for _, one := range references {
+		if one != nil && n <= c.most {
+			n += c.referred(one, v)
+		}
+	}
+	then, other := s.Then, s.Else
+	if s.If != nil && (then != nil || other != nil) {
+		tries := c.all(s.If, v)
+		if c.tried += tries; c.tried <= c.most { // else both are counted
+			if s.If.Validate(v) == nil {
+				other = nil
+			} else {
+				then = nil
+			}
+		}
+		n += tries
+	}
+	for _, one := range [...]*jsonschema.Schema{s.Not, then, other} {
+		add(one, v)
 	}
 	for _, forms := range [...][]*jsonschema.Schema{s.AllOf, s.AnyOf, s.OneOf} {
 		for _, one := range forms {
@@ -86,12 +108,19 @@ func (c *visits) count(s *jsonschema.Schema, v any) int {
 			maybe(one, v)
 		}
 		for name, x := range v {
-			add(s.PropertyNames, name)
-			add(s.Properties[name], x)
-			for _, one := range s.PatternProperties {
-				add(one, x)
+			own, more := s.Properties[name], s.AdditionalProperties
+			if own != nil {
+				more = nil
 			}
-			maybe(s.AdditionalProperties, x)
+			add(s.PropertyNames, name)
+			add(own, x)
+			for pattern, one := range s.PatternProperties {
+				if pattern.MatchString(name) {
+					more = nil
+					add(one, x)
+				}
+			}
+			maybe(more, x)
 			add(s.UnevaluatedProperties, x)
 		}
 	case []any:
@@ -109,9 +138,34 @@ func (c *visits) count(s *jsonschema.Schema, v any) int {
 			maybe(s.AdditionalItems, x)
 		}
 	}
-	n = min(n, c.most+1)
-	c.known[key] = n
-	return n
+	return min(n, c.most+1)
+}
+
+// deep reports whether a value has objects or arrays in it.
+func deep(v any) bool {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, x := range v {
+			if container(x) {
+				return true
+			}
+		}
+	case []any:
+		for _, x := range v {
+			if container(x) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func container(v any) bool {
+	switch v.(type) {
+	case map[string]any, []any:
+		return true
+	}
+	return false
 }
 
 // valuesIn is how many values there are in one, itself among them.
@@ -128,19 +182,4 @@ func valuesIn(v any) int {
 		}
 	}
 	return n
-}
-
-// circles reports whether a schema can be part of itself: it refers to one.
-func circles(document any) bool {
-	switch v := document.(type) {
-	case map[string]any:
-		for name, x := range v {
-			if name == "$ref" || name == "$dynamicRef" || name == "$recursiveRef" || circles(x) {
-				return true
-			}
-		}
-	case []any:
-		return slices.ContainsFunc(v, circles)
-	}
-	return false
 }

@@ -1,6 +1,7 @@
 package workflow_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -24,5 +25,29 @@ steps: [{id: a, tool: w.echo}]`))
 				t.Errorf("%s, %d deep: %.100s, want %s", op, depth, told(out), want)
 			}
 		}
+	}
+}
+
+// TestX36Conditions: forms that a condition tells apart, and lists whose items are of a schema that is
+// referred to, are judged whatever their size and depth.
+func TestX36Conditions(t *testing.T) {
+	var conditions, forms []string
+	for i, op := range []string{"and", "or", "xor", "nor", "not"} {
+		conditions = append(conditions, `{if: {properties: {op: {const: "`+op+`"}}}, then: {properties: {of: {$ref: "#/$defs/f"}}}}`)
+		for j := range 6 {
+			forms = append(forms, fmt.Sprintf(`{properties: {a: {const: %d}, b: {type: integer}, c: {type: integer}}}`, 6*i+j))
+		}
+	}
+	w := parse(t, composite(t, `
+parameters: {type: object, properties: {f: {$ref: "#/$defs/f"}, l: {type: array, items: {$ref: "#/$defs/l"}}},
+  $defs: {f: {type: object, allOf: [`+strings.Join(conditions, ",")+`]}, l: {oneOf: [`+strings.Join(forms, ",")+`]}}}
+steps: [{id: a, tool: w.echo}]`))
+	f := `{"op":"x"}`
+	for range 12 {
+		f = `{"op":"or","of":` + f + `}`
+	}
+	list := strings.TrimSuffix(strings.Repeat(`{"a":1,"b":2,"c":3},`, 2000), ",")
+	if out, _ := play(t, w, `{"f":`+f+`,"l":[`+list+`]}`, nil); told(out) != "{}" {
+		t.Error(told(out))
 	}
 }
