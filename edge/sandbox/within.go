@@ -37,7 +37,7 @@ func OpenWithin(mounts []Mount, path string) (*os.File, error) {
 // never end.
 func plain(f *os.File) (*os.File, error) {
 	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+	if err == nil && !info.Mode().IsRegular() && !info.IsDir() && f.Name() != os.DevNull {
 		err = fmt.Errorf("%s is no file and no directory", f.Name())
 	}
 	if err != nil {

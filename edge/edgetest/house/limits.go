@@ -59,7 +59,7 @@ var limits = []limit{
 	// filters and of the interpreter of scripts.
 	// edge/backend speaks with servers over HTTP and over streams; edge/workload turns 88 flags
 	// into manifests and back, keeps what they describe, and is found wherever its user comes from.
-	{"lines of the largest package", most(func(r *room) int { return r.code }), 6600, 4500},
+	{"lines of the largest package", most(func(r *room) int { return r.code }), 6700, 4500},
 	{"arrows up in one package", most(func(r *room) int { return len(r.up) }), 60, 60},
 	{"fields of edge/serve.Edge", of("edge/serve", "Edge", func(k kind) int { return k.fields }), 19, 18},
 	{"methods of edge/serve.Edge", of("edge/serve", "Edge", func(k kind) int { return k.methods }), 72, 60},
@@ -72,7 +72,7 @@ var limits = []limit{
 	// configurations of clients 1,900, the way out of sandboxes 2,700, servers in WebAssembly
 	// 3,200, logins and tokens of their own 300, containers 1,600, what their images are built on 500, and what attacks on scripts,
 	// local servers, containers, workflows, registries, profiles, sign-ins, tasks and replicas found 4,100.
-	{"lines of the product", total((*room).product, func(r *room) int { return r.code }), 154700, 53000},
+	{"lines of the product", total((*room).product, func(r *room) int { return r.code }), 154900, 53000},
 	// A third of them are the rows of storm.
 	{"lines of tools", total((*room).tool, func(r *room) int { return r.code }), 31100, 12500},
 
