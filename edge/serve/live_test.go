@@ -139,6 +139,10 @@ func TestReloadKeepsSubscriptions(t *testing.T) {
 		t.Run(era.String(), func(t *testing.T) {
 			t.Parallel()
 			old, fresh := edgetest.NewServer(t, edgetest.Legacy), edgetest.NewServer(t, era)
+			fresh.Always("subscriptions/listen", func(c *edgetest.Call) { // one that tells of nothing is not asked again
+				c.Notify("notifications/subscriptions/acknowledged", fmt.Sprintf(`{"_meta":{"io.modelcontextprotocol/subscriptionId":%s},"notifications":%s}`, c.ID(), edgetest.Member(string(c.Message.Params), "notifications")))
+				c.Wait(nil)
+			})
 			e := edgetest.Start(t, edgetest.Manifest(old))
 			c := e.NewClient().Initialize("")
 			c.Listen()
