@@ -283,6 +283,9 @@ func (c *compiler) behind(o *object) {
 	c.said[o] = true
 	front := c.front(o)
 	for _, s := range sides {
+		if c.set.Cluster && s.path == "spec.run.exchangeUnverified" {
+			continue // it says nothing there, which elsewhereOnly says
+		}
 		for _, g := range o.given {
 			if !under(g.pattern, s.path) {
 				continue

@@ -205,6 +205,7 @@ type Conn struct {
 	alone    bool // no other request came behind the one that is served
 	swallow  atomic.Bool
 	renewed  time.Time         // when the write deadline was set
+	lastBy   atomic.Int64      // by when all writes have to be over, Unix nanoseconds; 0 while each has its own time
 	deadline time.Time         // for reading, as it was set
 	greets   *tls.Conn         // until its handshake is done; nil without TLS
 	heading  bool              // the header of a request is being read
@@ -580,14 +581,25 @@ func (c *Conn) ready() error {
 	return c.roll()
 }
 
+// SetWriteDeadline bounds all that is written from here on: no write has a time of its own any
+// longer. It may be called while another goroutine writes.
+func (c *Conn) SetWriteDeadline(t time.Time) error {
+	c.lastBy.Store(t.UnixNano())
+	return c.Conn.SetWriteDeadline(t)
+}
+
 // roll gives the next write its time.
 func (c *Conn) roll() error {
 	now := c.door.Clock.Now()
-	if now.Sub(c.renewed) <= writeRenew {
+	if c.lastBy.Load() != 0 || now.Sub(c.renewed) <= writeRenew {
 		return nil
 	}
 	c.renewed = now
-	return c.Conn.SetWriteDeadline(now.Add(writeWithin))
+	err := c.Conn.SetWriteDeadline(now.Add(writeWithin))
+	if by := c.lastBy.Load(); by != 0 { // it was set meanwhile
+		err = c.Conn.SetWriteDeadline(time.Unix(0, by))
+	}
+	return err
 }
 
 // failed is told of a write that failed. A client that did not read in time is

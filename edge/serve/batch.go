@@ -82,7 +82,7 @@ func (e *Edge) batch(req *request) {
 			all.add(edge.Fail(mcp.Legacy, x.Request.IDText(), err).Body)
 			continue
 		}
-		r, err := e.run(req, x)
+		r, err := e.run(nil, x) // the server waits for the rest of the batch, too
 		x.way.end(nil, false)
 		switch {
 		case err != nil:

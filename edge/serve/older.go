@@ -257,7 +257,10 @@ func (old *older) serve(req *request, x *exchange, done func()) {
 			return
 		}
 		kept := req.conn.Keep()
+		server := x.server
+		server.coming.Add(1) // the POST may be over before its call is listed
 		old.edge.work.Go(func() {
+			defer server.coming.Add(-1)
 			defer edge.Contain(old.edge.log, "older transport")
 			defer old.ended(session)
 			defer kept.Give()

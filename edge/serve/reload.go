@@ -154,16 +154,28 @@ const grace = 2 * time.Second
 func (e *Edge) awaitUnused(old *server) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	var parked func() bool
+	parked := func() bool { return false }
+	asked := e.live.Load().servers[old.Name] == nil // no client comes back to a server that is gone
 	began := time.Now()
-	for waits := max(e.settings.DrainTimeout, grace); time.Since(began) < max(waits, door.Within+grace)+e.settings.ParkTTL; {
+	last := began // when a request that was given it was last seen to come: its call has the drain timeout from there
+	for waits := max(e.settings.DrainTimeout, grace); time.Since(began) < door.Within+grace+waits+e.settings.ParkTTL; {
 		since := time.Since(began)
-		busy := since < grace || since < door.Within+grace && old.coming.Load() > 0
-		if since < waits {
-			e.each(func(x *exchange) { busy = busy || x.server == old })
+		busy := since < grace
+		if since < door.Within+grace && old.coming.Load() > 0 {
+			busy, last = true, time.Now()
 		}
-		if !busy && parked == nil {
-			parked = e.replicas.Parked.Held(old.Name)
+		if time.Since(last) < waits {
+			e.each(func(x *exchange) {
+				if x.server != old {
+					return
+				}
+				if busy = true; x.Lasts {
+					x.Cancel() // it came after the reload: its client subscribes again
+				}
+			})
+		}
+		if !busy && !asked {
+			parked, asked = e.replicas.Parked.Held(old.Name), true
 		}
 		if !busy && !parked() {
 			return

@@ -251,3 +251,34 @@ func TestHeadersOfAToolAreLearnedForWhoCalls(t *testing.T) {
 		t.Errorf("%s", r.Body)
 	}
 }
+
+// TestReloadBesideACallThatCameLate: a call whose request came whole after the drain timeout of a reload
+// has that time all the same.
+func TestReloadBesideACallThatCameLate(t *testing.T) {
+	t.Parallel()
+	old, fresh := edgetest.NewServer(t, edgetest.SSE), edgetest.NewServer(t, edgetest.SSE)
+	old.Always("tools/call", func(c *edgetest.Call) {
+		time.Sleep(500 * time.Millisecond)
+		c.Result(`{"content":[]}`)
+	})
+	e := edgetest.Start(t, edgetest.Manifest(old), edgetest.Settings(func(s *serve.Settings) { s.DrainTimeout = time.Second }))
+	e.NewClient().Modern("1", "tools/call", edgetest.CallParams("echo", "{}")).Result()
+	body, header := edgetest.ModernRequest("2", "tools/call", edgetest.CallParams("echo", "{}"), edgetest.Meta())
+	lines := ""
+	for i := 0; i < len(header); i += 2 {
+		lines += header[i] + ": " + header[i+1] + "\r\n"
+	}
+	c := e.Dial()
+	c.Write("POST /mcp HTTP/1.1\r\nHost: " + e.Addr() + "\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nExpect: 100-continue\r\n" + lines + length(body) + "\r\n")
+	c.Line()
+	c.Line()
+	c.Write(body[:10])
+	if err := e.Serve.Reload(edgetest.Plan(t, edgetest.Manifest(fresh))); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(3 * time.Second) // longer than the drain timeout
+	c.Write(body[10:])
+	if r, text := c.Read(); r.StatusCode != 200 || !strings.Contains(text, `"content"`) {
+		t.Errorf("status %d: %s", r.StatusCode, text)
+	}
+}

@@ -14,6 +14,7 @@ import (
 const (
 	mostVisits     = 100_000 // of schemas for a value
 	visitsPerValue = 16      // as many more for each value in it, or as there are schemas
+	againVisits    = 500_000 // of what was met before
 )
 
 var errManyForms = errors.New("/: there are too many ways in which the forms of its schema could be tried for it")
@@ -23,38 +24,56 @@ var errManyForms = errors.New("/: there are too many ways in which the forms of 
 type visits struct {
 	known map[visit]int
 	most  int
+	once  int // visits that were counted one by one: the others are of what was met before
 	tried int // visits for finding out what conditions say
 }
 
 type visit struct {
 	of *jsonschema.Schema
-	at uintptr // of an object or an array that has others in it
+	at uintptr // see placeOf
 }
 
 // within reports whether a validation of a value goes into schemas, of which there are so many, no
 // more often than it may.
 func within(s *jsonschema.Schema, schemas int, v any) bool {
 	c := visits{known: map[visit]int{}, most: mostVisits + max(visitsPerValue, schemas)*valuesIn(v)}
-	return c.all(s, v) <= c.most
+	n := c.all(s, v)
+	return n <= c.most && n-c.once <= againVisits // however much else there is in the value
 }
 
 // referred is all for what a reference leads to.
 func (c *visits) referred(s *jsonschema.Schema, v any) int {
-	if !deep(v) { // it is soon counted again
-		return c.all(s, v)
-	}
-	key := visit{s, reflect.ValueOf(v).Pointer()}
+	key := visit{s, placeOf(v)}
 	if n, known := c.known[key]; known {
 		return n
 	}
 	c.known[key] = 1 // while it is counted: the library ends a circle
 	n := c.all(s, v)
-	c.known[key] = n
+	if deep(v) {
+		c.known[key] = n
+	} else {
+		delete(c.known, key) // it is soon counted again
+	}
 	return n
+}
+
+// placeOf is where an object or an array is; 0 for values that have no others in them, of which one
+// at a time is counted.
+func placeOf(v any) uintptr {
+	switch v := v.(type) {
+	case map[string]any:
+		return reflect.ValueOf(v).Pointer()
+	case []any:
+		if len(v) > 0 {
+			return reflect.ValueOf(v).Pointer()
+		}
+	}
+	return 0
 }
 
 // all counts the visits of a schema for a value, and of all within both.
 func (c *visits) all(s *jsonschema.Schema, v any) int {
+	c.once++
 	n := 1
 	add := func(s *jsonschema.Schema, v any) {
 		if s != nil && n <= c.most {
@@ -78,9 +97,9 @@ func (c *visits) all(s *jsonschema.Schema, v any) int {
 		}
 	}
 	then, other := s.Then, s.Else
-	if s.If != nil && (then != nil || other != nil) {
-		tries := c.all(s.If, v)
-		if c.tried += tries; c.tried <= c.most { // else both are counted
+	if s.If != nil && n <= c.most {
+		tries := c.all(s.If, v) // also where nothing depends on it
+		if c.tried += tries; c.tried <= c.most && (then != nil || other != nil) { // else both are counted
 			if s.If.Validate(v) == nil {
 				other = nil
 			} else {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/weir-edge/weir/scripting/workflow"
 )
 
 // TestX36FormsWithinForms: a schema that is part of itself in several forms is tried for a deep value
@@ -49,5 +51,46 @@ steps: [{id: a, tool: w.echo}]`))
 	list := strings.TrimSuffix(strings.Repeat(`{"a":1,"b":2,"c":3},`, 2000), ",")
 	if out, _ := play(t, w, `{"f":`+f+`,"l":[`+list+`]}`, nil); told(out) != "{}" {
 		t.Error(told(out))
+	}
+}
+
+// TestX36CirclesOfFlatValues: a schema that is part of itself is counted for a text as for an object.
+func TestX36CirclesOfFlatValues(t *testing.T) {
+	w := parse(t, composite(t, `
+parameters: {type: object, additionalProperties: {anyOf: [{type: string}, {$ref: "#/additionalProperties"}]}}
+steps: [{id: a, tool: w.echo}]`))
+	if out, _ := play(t, w, `{"k":"v"}`, nil); told(out) != "{}" {
+		t.Error(told(out))
+	}
+	_, _ = workflow.Parse(composite(t, `
+steps: [{id: a, type: elicitation, message: m, schema: {type: object, properties: {x: {type: string, default: a, anyOf: [{$ref: "#/properties/x"}, {maxLength: 3}]}}}}]`)) // it returns
+}
+
+// TestX36ConditionAlone: a condition on which nothing depends is tried all the same.
+func TestX36ConditionAlone(t *testing.T) {
+	const condition = `{if: {properties: {of: {$ref: "#/$defs/f"}}}}`
+	w := parse(t, composite(t, `
+parameters: {type: object, properties: {f: {$ref: "#/$defs/f"}}, $defs: {f: {allOf: [`+condition+`,`+condition+`]}}}
+steps: [{id: a, tool: w.echo}]`))
+	f := strings.Repeat(`{"of":`, 60) + `{}` + strings.Repeat(`}`, 60)
+	if out, _ := play(t, w, `{"f":`+f+`}`, nil); !strings.HasPrefix(told(out), "arguments /: there are too many ways") {
+		t.Error(told(out))
+	}
+}
+
+// TestX36Padding: what else there is in a value allows nobody more ways.
+func TestX36Padding(t *testing.T) {
+	w := parse(t, composite(t, `
+parameters: {type: object, properties: {f: {$ref: "#/$defs/f"}}, $defs: {f: {oneOf: [
+  {type: object, properties: {op: {const: and}, of: {$ref: "#/$defs/f"}}, required: [op]},
+  {type: object, properties: {op: {const: or}, of: {$ref: "#/$defs/f"}}, required: [op]}]}}}
+steps: [{id: a, tool: w.echo}]`))
+	f := `{"op":"x"}`
+	for range 19 {
+		f = `{"op":"x","of":` + f + `}`
+	}
+	pad := strings.TrimSuffix(strings.Repeat("0,", 400_000), ",")
+	if out, _ := play(t, w, `{"f":`+f+`,"pad":[`+pad+`]}`, nil); !strings.HasPrefix(told(out), "arguments /: there are too many ways") {
+		t.Errorf("%.80s", told(out))
 	}
 }
