@@ -52,7 +52,7 @@ type Predecessor struct {
 // a process it returns nothing. What is no socket is left alone, and an error.
 func TakeOver(path string) (front, admin net.Listener, from *Predecessor, err error) {
 	for range 5 { // it may have left before it answered: another is there then, or none
-		if front, admin, from, err = takeOver(path); !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, io.EOF) {
+		if front, admin, from, err = takeOver(path); !errors.Is(err, syscall.ECONNRESET) {
 			break
 		}
 	}
