@@ -257,15 +257,15 @@ func (old *older) serve(req *request, x *exchange, done func()) {
 			return
 		}
 		kept := req.conn.Keep()
-		server := x.server
-		server.coming.Add(1) // the POST may be over before its call is listed
+		comes := &request{server: x.server, comes: true} // the POST may be over before its call is listed
+		x.server.coming.Add(1)
 		old.edge.work.Go(func() {
-			defer server.coming.Add(-1)
+			defer comes.came()
 			defer edge.Contain(old.edge.log, "older transport")
 			defer old.ended(session)
 			defer kept.Give()
 			defer done()
-			old.answer(x)
+			old.answer(x, comes)
 		})
 	}
 	req.cors()
@@ -304,15 +304,15 @@ func (old *older) initialize(req *request, d *olderStream, x *exchange) {
 }
 
 // answer runs an exchange whose answer goes to the stream.
-func (old *older) answer(x *exchange) {
+func (old *older) answer(x *exchange, comes *request) {
 	defer x.Cancel() // what still waits for the client, such as a question, ends here
-	x.way.end(old.run(x), false)
+	x.way.end(old.run(x, comes), false)
 }
 
 // run runs an exchange and returns its answer; nil for none. Its room among the
 // exchanges is free before the answer goes out, which may have to wait for a client
 // that does not read.
-func (old *older) run(x *exchange) (answer []byte) {
+func (old *older) run(x *exchange, comes *request) (answer []byte) {
 	defer old.edge.inflight.Add(-1)
 	defer func() {
 		if r := recover(); r != nil {
@@ -320,7 +320,7 @@ func (old *older) run(x *exchange) (answer []byte) {
 			answer = edge.Fail(mcp.Legacy, x.Request.IDText(), edge.Errorf(edge.Internal, "handle", "%v", r)).Body
 		}
 	}()
-	r, err := old.edge.run(nil, x)
+	r, err := old.edge.run(comes, x)
 	switch {
 	case err != nil:
 		return edge.Fail(mcp.Legacy, x.Request.IDText(), err).Body

@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"errors"
+	"math"
 	"reflect"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -14,18 +15,22 @@ import (
 const (
 	mostVisits     = 100_000 // of schemas for a value
 	visitsPerValue = 16      // as many more for each value in it, or as there are schemas
-	againVisits    = 500_000 // of what was met before
+	againVisits    = 500_000 // of what was met before,
+	againSmall     = 256     // but for what is so small: of such things a long list has many
 )
 
 var errManyForms = errors.New("/: there are too many ways in which the forms of its schema could be tried for it")
 
-// visits counts how often a validation goes into schemas. What a reference leads to is looked at
-// once for each value, however often the validation is there.
+// visits counts how often a validation goes into schemas, each time as much as the value is wide.
+// What a reference leads to is looked at once for each value, however often the validation is there.
 type visits struct {
 	known map[visit]int
+	open  map[visit]int // how many were open when it began
+	back  int           // the outermost open one that was met again: what is within it was cut short
 	most  int
 	once  int // visits that were counted one by one: the others are of what was met before
-	tried int // visits for finding out what conditions say
+	tried int // visits for finding out what conditions say,
+	again int // of these, those of what was met before
 }
 
 type visit struct {
@@ -36,7 +41,7 @@ type visit struct {
 // within reports whether a validation of a value goes into schemas, of which there are so many, no
 // more often than it may.
 func within(s *jsonschema.Schema, schemas int, v any) bool {
-	c := visits{known: map[visit]int{}, most: mostVisits + max(visitsPerValue, schemas)*valuesIn(v)}
+	c := visits{known: map[visit]int{}, open: map[visit]int{}, back: math.MaxInt, most: mostVisits + max(visitsPerValue, schemas)*valuesIn(v)}
 	n := c.all(s, v)
 	return n <= c.most && n-c.once <= againVisits // however much else there is in the value
 }
@@ -44,16 +49,26 @@ func within(s *jsonschema.Schema, schemas int, v any) bool {
 // referred is all for what a reference leads to.
 func (c *visits) referred(s *jsonschema.Schema, v any) int {
 	key := visit{s, placeOf(v)}
+	if at, open := c.open[key]; open { // the library ends a circle
+		c.back = min(c.back, at)
+		return 1
+	}
 	if n, known := c.known[key]; known {
+		if n <= againSmall {
+			c.once += n
+		}
 		return n
 	}
-	c.known[key] = 1 // while it is counted: the library ends a circle
+	depth, outer := len(c.open), c.back
+	c.open[key], c.back = depth, math.MaxInt
 	n := c.all(s, v)
-	if deep(v) {
-		c.known[key] = n
-	} else {
-		delete(c.known, key) // it is soon counted again
+	delete(c.open, key)
+	if c.back >= depth { // no circle around it cut it short
+		if c.back = math.MaxInt; deep(v) { // else it is soon counted again
+			c.known[key] = n
+		}
 	}
+	c.back = min(c.back, outer)
 	return n
 }
 
@@ -73,8 +88,8 @@ func placeOf(v any) uintptr {
 
 // all counts the visits of a schema for a value, and of all within both.
 func (c *visits) all(s *jsonschema.Schema, v any) int {
-	c.once++
-	n := 1
+	n := weight(v)
+	c.once += n
 	add := func(s *jsonschema.Schema, v any) {
 		if s != nil && n <= c.most {
 			n += c.all(s, v)
@@ -98,8 +113,10 @@ func (c *visits) all(s *jsonschema.Schema, v any) int {
 	}
 	then, other := s.Then, s.Else
 	if s.If != nil && n <= c.most {
+		once := c.once
 		tries := c.all(s.If, v) // also where nothing depends on it
-		if c.tried += tries; c.tried <= c.most && (then != nil || other != nil) { // else both are counted
+		c.tried, c.again = c.tried+tries, c.again+max(0, tries-(c.once-once))
+		if c.tried <= c.most && c.again <= againVisits && (then != nil || other != nil) { // else both are counted
 			if s.If.Validate(v) == nil {
 				other = nil
 			} else {
@@ -187,9 +204,22 @@ func container(v any) bool {
 	return false
 }
 
-// valuesIn is how many values there are in one, itself among them.
+// weight is what one visit of a value costs: the library goes over members, items and letters.
+func weight(v any) int {
+	switch v := v.(type) {
+	case string:
+		return 1 + len(v)/64
+	case map[string]any:
+		return 1 + len(v)/8
+	case []any:
+		return 1 + len(v)/8
+	}
+	return 1
+}
+
+// valuesIn is what it costs to visit each value in one once, itself among them.
 func valuesIn(v any) int {
-	n := 1
+	n := weight(v)
 	switch v := v.(type) {
 	case map[string]any:
 		for _, x := range v {

@@ -94,3 +94,52 @@ steps: [{id: a, tool: w.echo}]`))
 		t.Errorf("%.80s", told(out))
 	}
 }
+
+// TestX36WideLeaf: a wide object costs each time that it is tried.
+func TestX36WideLeaf(t *testing.T) {
+	w := parse(t, composite(t, `
+parameters: {type: object, properties: {f: {$ref: "#/$defs/f"}}, $defs: {f: {oneOf: [
+  {type: object, properties: {op: {const: and}, of: {$ref: "#/$defs/f"}}, required: [op]},
+  {type: object, properties: {op: {const: or}, of: {$ref: "#/$defs/f"}}, required: [op]}]}}}
+steps: [{id: a, tool: w.echo}]`))
+	var b strings.Builder
+	for i := range 60_000 {
+		fmt.Fprintf(&b, `,"%d":0`, i)
+	}
+	f := "{" + b.String()[1:] + "}"
+	for range 12 {
+		f = `{"op":"x","of":` + f + `}`
+	}
+	if out, _ := play(t, w, `{"f":`+f+`}`, nil); !strings.HasPrefix(told(out), "arguments /: there are too many ways") {
+		t.Errorf("%.80s", told(out))
+	}
+}
+
+// TestX36LongListOfForms: a long list is judged whose forms have what they refer to in common.
+func TestX36LongListOfForms(t *testing.T) {
+	var forms []string
+	for i := range 12 {
+		forms = append(forms, fmt.Sprintf(`{allOf: [{$ref: "#/$defs/b"}], properties: {kind: {const: %d}}}`, i))
+	}
+	w := parse(t, composite(t, `
+parameters: {type: object, properties: {l: {type: array, items: {oneOf: [`+strings.Join(forms, ",")+`]}}}, $defs: {b: {type: object,
+  properties: {id: {type: integer}, tags: {type: array, items: {type: string}}, at: {type: object, properties: {x: {type: integer}, y: {type: integer}}}}}}}
+steps: [{id: a, tool: w.echo}]`))
+	list := strings.TrimSuffix(strings.Repeat(`{"kind":1,"id":1,"tags":["a","b","c"],"at":{"x":1,"y":2}},`, 6000), ",")
+	if out, _ := play(t, w, `{"l":[`+list+`]}`, nil); told(out) != "{}" {
+		t.Errorf("%.80s", told(out))
+	}
+}
+
+// TestX36CircleCutShort: what was counted within a circle is not taken for what it costs outside of it.
+func TestX36CircleCutShort(t *testing.T) {
+	w := parse(t, composite(t, `
+parameters: {type: object, properties: {f: {$ref: "#/$defs/a"}}, $defs: {
+  a: {anyOf: [{$ref: "#/$defs/b"}, {type: object, properties: {of: {allOf: [{$ref: "#/$defs/a"}, {$ref: "#/$defs/b"}, {$ref: "#/$defs/b"}]}}}]},
+  b: {anyOf: [{$ref: "#/$defs/a"}, {type: string}]}}}
+steps: [{id: a, tool: w.echo}]`))
+	f := strings.Repeat(`{"of":`, 30) + `{}` + strings.Repeat(`}`, 30)
+	if out, _ := play(t, w, `{"f":`+f+`}`, nil); !strings.HasPrefix(told(out), "arguments /: there are too many ways") {
+		t.Error(told(out))
+	}
+}
