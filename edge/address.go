@@ -88,3 +88,9 @@ func HostOf(text string) string {
 	}
 	return u.Hostname()
 }
+
+// Loopback reports whether an address, without a port, is of this machine.
+func Loopback(address string) bool {
+	addr, err := netip.ParseAddr(address)
+	return err == nil && addr.Unmap().IsLoopback()
+}

@@ -108,19 +108,6 @@ func chainsOf(v starlark.Value) chains {
 	return c
 }
 
-// look is the work of looking for a key there, in units: none where its bucket is not crowded.
-func (c chains) look(key starlark.Value) (units int) {
-	if len(c) == 0 {
-		return 0
-	}
-	if hash, err := key.Hash(); err == nil {
-		if n := int(c[hash&uint32(len(c)-1)]); n > mostCrowded {
-			units = n / 8 // what is compared is the hash
-		}
-	}
-	return units
-}
-
 // alike compares two keys of one hash as the language does, and says what that takes, in units.
 func alike(x, y starlark.Value) (same bool, units int) {
 	switch a := x.(type) {
@@ -175,10 +162,14 @@ func (m *meter) crowding(thread *starlark.Thread, c *crowd, key starlark.Value) 
 	return nil
 }
 
-// looking counts the work of looking for a key in a set or dict.
+// looking counts the work of looking for a key in a set or dict: none where its bucket is not crowded.
 func (m *meter) looking(thread *starlark.Thread, c chains, key starlark.Value) error {
-	if units := c.look(key); units > 0 {
-		return m.work(thread, units)
+	if len(c) == 0 {
+		return nil
+	}
+	hash, err := key.Hash()
+	if n := int(c[hash&uint32(len(c)-1)]); err == nil && n > mostCrowded {
+		return m.work(thread, n/8) // what is compared is the hash
 	}
 	return nil
 }

@@ -202,7 +202,8 @@ func TestX36NumbersOfTwoKinds(t *testing.T) {
 	for i := range 60_000 {
 		fmt.Fprintf(&b, ",%de-300,%d", i+1, 2*i+1)
 	}
-	for _, source := range []string{"return len(sorted(x))", "return max(x)", "return sorted(x, key=lambda v: v)[0]", "return x.index(1e300)", "return 1e300 in x"} {
+	for _, source := range []string{"return len(sorted(x))", "return max(x)", "return sorted(x, key=lambda v: v)[0]", "return x.index(1e300)", "return 1e300 in x",
+		"return int(\"1\" * 2000) in [1.5] * 500000", "return sorted([[1] * 9000] * 500000)[0]"} {
 		from := cpu()
 		o := run(t, "x = first(0)\n"+source, func(r *scripting.Run) {
 			r.Limits.Steps = 300_000

@@ -338,26 +338,23 @@ func (m *meter) search(thread *starlark.Thread, x starlark.Value, in starlark.Se
 		}
 		return m.work(thread, units)
 	}
-	units := in.Len() * each
-	if numeric(x) {
-		for v := range starlark.Elements(in) {
-			if numeric(v) && v.Type() != x.Type() { // others are not gone into, or soon compared
-				var met numbers
-				met.add(x)
-				met.add(v)
-				units += each * (met.times() - 1)
+	var own numbers
+	own.add(x) // once: to look at a large integer takes as long as it is
+	if err := m.work(thread, in.Len()*each); err != nil || own.ints+own.floats == 0 {
+		return err
+	}
+	for v := range starlark.Elements(in) {
+		met := own
+		if v.Type() == x.Type() {
+			continue // soon compared
+		}
+		if met.add(v); met.at == nil { // others are not gone into
+			if err := m.work(thread, each*(met.times()-1)); err != nil {
+				return err
 			}
 		}
 	}
-	return m.work(thread, units)
-}
-
-func numeric(v starlark.Value) bool {
-	switch v.(type) {
-	case starlark.Int, starlark.Float:
-		return true
-	}
-	return false
+	return nil
 }
 
 // raw is what a text or bytes are made of.

@@ -196,10 +196,13 @@ func (m *meter) ordered(thread *starlark.Thread, name string, args starlark.Tupl
 			if err != nil {
 				return nil, nil, err
 			}
+			if err := m.work(thread, n); err != nil { // as it goes: a list may have one long value many times
+				return nil, nil, err
+			}
 			units += n
 			met.add(v)
 		}
-		return args, named, m.work(thread, units*rounds*met.times())
+		return args, named, m.work(thread, units*(rounds*met.times()-1))
 	}
 	var met numbers
 	looked := starlark.NewBuiltin(f.Name(), func(thread *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {

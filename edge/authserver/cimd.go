@@ -24,8 +24,7 @@ const (
 	documents    = 5  // fetches a second
 	burst        = 20 // fetches at once
 	maxDepth     = 16 // of a document
-	maxFlights   = 32
-	maxAsking    = 32 // requests that wait for a document: they take the places of all others
+	maxFlights   = 32 // and requests that wait for one: they take the places of all others
 )
 
 // fetchBudget is how many documents are fetched, by the whole process.
@@ -119,16 +118,12 @@ func (d *documentsCache) find(ctx context.Context, id string) (*client, error) {
 		return c, nil
 	}
 	d.mu.Lock()
-	if d.asking >= maxAsking {
+	f := d.flights[id]
+	if d.asking >= maxFlights || f == nil && len(d.flights) >= maxFlights {
 		d.mu.Unlock()
 		return nil, errBusy
 	}
-	f := d.flights[id]
 	if f == nil {
-		if len(d.flights) >= maxFlights {
-			d.mu.Unlock()
-			return nil, errBusy
-		}
 		f = &flight{done: make(chan struct{})}
 		d.flights[id] = f
 		go d.fly(context.WithoutCancel(ctx), id, f)

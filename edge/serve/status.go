@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -200,7 +199,7 @@ func (e *Edge) lookedAt(req *request) []*server {
 		guarded = guarded || s.guarded
 	}
 	switch main := req.at.main; {
-	case !guarded && req.at.loopback() && ofThisHost(req.client()) && len(req.at.servers) > 0:
+	case !guarded && req.at.loopback() && edge.Loopback(req.client()) && len(req.at.servers) > 0:
 		return req.at.all()
 	case main != nil && main.guarded:
 		if req.admit(main) {
@@ -295,10 +294,4 @@ func (e *Edge) readyz(ctx *fasthttp.RequestCtx) {
 	default:
 		door.Plain(ctx, 200, "ready\n")
 	}
-}
-
-// ofThisHost reports whether an address is of this host.
-func ofThisHost(address string) bool {
-	at, err := netip.ParseAddr(address)
-	return err == nil && at.Unmap().IsLoopback()
 }

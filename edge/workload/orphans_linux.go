@@ -62,14 +62,21 @@ func processesWith(homes map[string]bool) (all, stuck []int) {
 			}
 			continue
 		}
-		for variable := range bytes.SplitSeq(environ, []byte{0}) {
-			if home, ok := bytes.CutPrefix(variable, []byte("HOME=")); ok && homes[string(home)] {
-				all = append(all, pid)
-				break
-			}
+		if homes[homeIn(environ)] {
+			all = append(all, pid)
 		}
 	}
 	return all, stuck
+}
+
+// homeIn is the HOME of an environment as the system shows it; "" for none.
+func homeIn(environ []byte) string {
+	for variable := range bytes.SplitSeq(environ, []byte{0}) {
+		if home, ok := bytes.CutPrefix(variable, []byte("HOME=")); ok {
+			return string(home)
+		}
+	}
+	return ""
 }
 
 // resident is what the processes of workloads have in memory, in bytes, by name: those whose HOME is
@@ -78,22 +85,15 @@ func (k *Keeper) resident() map[string]int64 {
 	all := map[string]int64{}
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
-		environ, err := os.ReadFile(filepath.Join("/proc", e.Name(), "environ")) // nothing of another user's
-		if err != nil {
+		environ, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "environ")) // nothing of another user's
+		dir, home := filepath.Split(homeIn(environ))
+		if dir = filepath.Clean(dir); home != "home" || filepath.Dir(dir) != k.Paths.Workloads() {
 			continue
 		}
-		for variable := range bytes.SplitSeq(environ, []byte{0}) {
-			home, ok := bytes.CutPrefix(variable, []byte("HOME="))
-			if dir := filepath.Dir(string(home)); ok && filepath.Base(string(home)) == "home" && filepath.Dir(dir) == k.Paths.Workloads() {
-				text, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "statm"))
-				if fields := strings.Fields(string(text)); len(fields) > 1 {
-					pages, _ := strconv.ParseInt(fields[1], 10, 64)
-					all[filepath.Base(dir)] += pages * int64(os.Getpagesize())
-				}
-			}
-			if ok {
-				break
-			}
+		text, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "statm"))
+		if fields := strings.Fields(string(text)); len(fields) > 1 {
+			pages, _ := strconv.ParseInt(fields[1], 10, 64)
+			all[filepath.Base(dir)] += pages * int64(os.Getpagesize())
 		}
 	}
 	return all

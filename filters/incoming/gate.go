@@ -9,7 +9,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"os/user"
 	"slices"
@@ -275,7 +274,7 @@ func (g *Gate) Identify(ctx context.Context, authorization edge.Secret, remote s
 	case Anonymous:
 		return g.fixed, nil
 	case Local:
-		if !loopback(remote) {
+		if !edge.Loopback(remote) {
 			g.counts.refused.Add(1)
 			return nil, &edge.Error{Kind: edge.Unauthenticated, Op: "authenticate", Err: errors.New(textLocal)}
 		}
@@ -325,12 +324,6 @@ func (g *Gate) Remembered(authorization []byte) *edge.Identity {
 	}
 	g.counts.cached.Add(1)
 	return e.identity
-}
-
-// loopback reports whether an address is of this machine.
-func loopback(remote string) bool {
-	addr, err := netip.ParseAddr(remote)
-	return err == nil && addr.Unmap().IsLoopback()
 }
 
 // token returns the identity that an Authorization header stands for.

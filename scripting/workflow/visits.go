@@ -2,8 +2,11 @@ package workflow
 
 import (
 	"errors"
+	"iter"
+	"maps"
 	"math"
 	"reflect"
+	"slices"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
@@ -160,12 +163,11 @@ func (c *visits) all(s *jsonschema.Schema, v any) int {
 			add(s.UnevaluatedProperties, x)
 		}
 	case []any:
-		items, _ := s.Items.([]*jsonschema.Schema)
+		items, _ := s.Items.([]*jsonschema.Schema) // as drafts before 2020-12 have PrefixItems
+		first := slices.Concat(s.PrefixItems, items)
 		for i, x := range v {
-			for _, first := range [...][]*jsonschema.Schema{s.PrefixItems, items} {
-				if i < len(first) {
-					add(first[i], x)
-				}
+			if i < len(first) {
+				add(first[i], x)
 			}
 			add(s.Items2020, x)
 			add(s.Contains, x)
@@ -179,29 +181,23 @@ func (c *visits) all(s *jsonschema.Schema, v any) int {
 
 // deep reports whether a value has objects or arrays in it.
 func deep(v any) bool {
-	switch v := v.(type) {
-	case map[string]any:
-		for _, x := range v {
-			if container(x) {
-				return true
-			}
-		}
-	case []any:
-		for _, x := range v {
-			if container(x) {
-				return true
-			}
+	for x := range inside(v) {
+		if placeOf(x) != 0 {
+			return true
 		}
 	}
 	return false
 }
 
-func container(v any) bool {
-	switch v.(type) {
-	case map[string]any, []any:
-		return true
+// inside are the values of an object or an array; of others none.
+func inside(v any) iter.Seq[any] {
+	switch v := v.(type) {
+	case map[string]any:
+		return maps.Values(v)
+	case []any:
+		return slices.Values(v)
 	}
-	return false
+	return slices.Values[[]any](nil)
 }
 
 // weight is what one visit of a value costs: the library goes over members, items and letters.
@@ -220,15 +216,8 @@ func weight(v any) int {
 // valuesIn is what it costs to visit each value in one once, itself among them.
 func valuesIn(v any) int {
 	n := weight(v)
-	switch v := v.(type) {
-	case map[string]any:
-		for _, x := range v {
-			n += valuesIn(x)
-		}
-	case []any:
-		for _, x := range v {
-			n += valuesIn(x)
-		}
+	for x := range inside(v) {
+		n += valuesIn(x)
 	}
 	return n
 }

@@ -2,14 +2,12 @@ package local
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/weir-edge/weir/edge/compile"
-	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/serve"
 )
 
@@ -43,31 +41,6 @@ func TestEnvironmentOfServer(t *testing.T) {
 		}
 		if vars, err := read(t.Context()); err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "which the server may write to") {
 			t.Errorf("%q, %v", vars, err)
-		}
-	}
-}
-
-// A named pipe that a server holds open in the place of a file of variables keeps nobody waiting.
-func TestEnvironmentIsNoPipe(t *testing.T) {
-	dir := t.TempDir()
-	pipe := filepath.Join(dir, ".env")
-	if err := exec.Command("mkfifo", pipe).Run(); err != nil {
-		t.Skip(err) // this system has none
-	}
-	held, err := os.OpenFile(pipe, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer held.Close()
-	for _, mounts := range [][]compile.Mount{nil, {{Source: dir, Target: "/work", Writable: true}}} {
-		s := serve.Starting{Workload: compile.Workload{Name: "test", EnvFiles: []string{pipe}, Mounts: mounts}}
-		done := make(chan error, 1)
-		go func() {
-			_, err := environment(&s, &handed{})(t.Context())
-			done <- err
-		}()
-		if err := edgetest.Receive(t, done, "an answer"); err == nil || !strings.Contains(err.Error(), "is no file and no directory") {
-			t.Errorf("%v", err)
 		}
 	}
 }
