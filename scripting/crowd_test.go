@@ -216,7 +216,8 @@ func TestX36NumbersOfTwoKinds(t *testing.T) {
 		}
 	}
 	for source, want := range map[string]string{"return sorted([3, 1.5, 2])": "[1.5,2,3]", "return 2 in [1.5, 2.0]": "true", "return max([1, 2.5])": "2.5",
-		"a = list(range(300))\nb = a[1:] + [2.5]\nreturn len([i for i in a if i in b])": "299"} {
+		"x = {}\nx[1] = x\ny = [x, 2.5]\ny[0] = y\nreturn [1 in y, 1.5 in y, 1 in [x, y, 1]]": "[false,false,true]",
+		"a = list(range(300))\nb = a[1:] + [2.5]\nreturn len([i for i in a if i in b])":       "299"} {
 		if got := told(run(t, source)); got != want {
 			t.Errorf("%s: %s", source, got)
 		}

@@ -340,21 +340,28 @@ func (m *meter) search(thread *starlark.Thread, x starlark.Value, in starlark.Se
 	}
 	var own numbers
 	own.add(x) // once: to look at a large integer takes as long as it is
-	if err := m.work(thread, in.Len()*each); err != nil || own.ints+own.floats == 0 {
+	if err := m.work(thread, in.Len()*each); err != nil || !numeric(x) {
 		return err
 	}
 	for v := range starlark.Elements(in) {
-		met := own
-		if v.Type() == x.Type() {
-			continue // soon compared
+		if !numeric(v) || v.Type() == x.Type() {
+			continue // others are not gone into, or soon compared
 		}
-		if met.add(v); met.at == nil { // others are not gone into
-			if err := m.work(thread, each*(met.times()-1)); err != nil {
-				return err
-			}
+		met := own
+		met.add(v)
+		if err := m.work(thread, each*(met.times()-1)); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+func numeric(v starlark.Value) bool {
+	switch v.(type) {
+	case starlark.Int, starlark.Float:
+		return true
+	}
+	return false
 }
 
 // raw is what a text or bytes are made of.

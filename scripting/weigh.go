@@ -186,10 +186,8 @@ func quoted(s string, json bool) int {
 // compared returns how many values a comparison with v meets, when they are few enough.
 func compared(v starlark.Value) (int, error) {
 	switch v := v.(type) {
-	case starlark.String:
-		return 1 + len(v)/16, nil
-	case starlark.Bytes:
-		return 1 + len(v)/16, nil
+	case starlark.String, starlark.Bytes:
+		return 1 + starlark.Len(v)/16, nil
 	case starlark.Iterable:
 		w := weigher{left: maxCompared, plain: true}
 		if err := w.weigh(v, 0); err != nil {
@@ -207,9 +205,10 @@ func compared(v starlark.Value) (int, error) {
 type numbers struct {
 	ints, floats int
 	at           []numbers
+	most         int // of times
 }
 
-// add notes a value that compared has looked at.
+// add notes a value that compared has looked at: any other may be within itself.
 func (n *numbers) add(v starlark.Value) {
 	switch v := v.(type) {
 	case starlark.Int:
@@ -224,6 +223,7 @@ func (n *numbers) add(v starlark.Value) {
 				n.at = append(n.at, numbers{})
 			}
 			n.at[i].add(list.Index(i))
+			n.most = max(n.most, n.at[i].most)
 		}
 	case *starlark.Dict:
 		if len(n.at) == 0 {
@@ -231,22 +231,17 @@ func (n *numbers) add(v starlark.Value) {
 		}
 		for _, x := range v.Entries() {
 			n.at[0].add(x) // of all keys together
+			n.most = max(n.most, n.at[0].most)
 		}
+	}
+	if n.ints > 0 && n.floats > 0 {
+		n.most = max(n.most, 60+(n.ints+n.floats)/8)
 	}
 }
 
 // times is how many times as long a comparison may take as compared says: the language makes
 // fractions of an integer and a float, as mixed has it.
-func (n *numbers) times() int {
-	most := 1
-	if n.ints > 0 && n.floats > 0 {
-		most = 60 + (n.ints+n.floats)/8
-	}
-	for i := range n.at {
-		most = max(most, n.at[i].times())
-	}
-	return most
-}
+func (n *numbers) times() int { return max(1, n.most) }
 
 // The sizes of values in memory, roughly: what the interpreter allocates for them.
 const (
@@ -262,10 +257,8 @@ const (
 // shallow is the size of a value without what it refers to.
 func shallow(v starlark.Value) int {
 	switch v := v.(type) {
-	case starlark.String:
-		return sizeText + len(v)
-	case starlark.Bytes:
-		return sizeText + len(v)
+	case starlark.String, starlark.Bytes:
+		return sizeText + starlark.Len(v)
 	case starlark.Int:
 		if _, small := v.Int64(); small {
 			return 0
