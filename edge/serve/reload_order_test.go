@@ -1,3 +1,5 @@
+//go:build unix
+
 package serve_test
 
 import (
