@@ -17,13 +17,21 @@ type Stream interface {
 	// ended. Nothing of the message was written then.
 	Send(raw []byte, edits []mcp.Edit) error
 
+	// Listen sends a subscriptions/listen, as Send does. Where the server has a subscription
+	// already that has what is wished for, it is acknowledged without another, perhaps before
+	// Listen returns: Owner.Hear is called then whoever else calls it.
+	Listen(raw []byte, edits []mcp.Edit) error
+
+	// Unlisten ends the subscription of an id, JSON text. why is for the server.
+	Unlisten(id []byte, why string)
+
 	// Close lets go of the server, which ends where nobody else has it.
 	Close() error
 }
 
 // NewsID is the id, JSON text, of the edge's own subscriptions/listen on a stream: it asks for
 // the changes of lists, and the ids of all other requests are numbers. Where one process has
-// several streams it is asked once, and the edge told once.
+// several streams the edge is told once.
 const NewsID = `"weir-news"`
 
 // Owner is whom a stream to a server is opened for. Hear, Failed and Ended are called

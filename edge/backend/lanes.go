@@ -398,6 +398,8 @@ func (l *lane) call(ctx context.Context, client edge.Client, m, answer *mcp.Mess
 		if edge.KindOf(u.error) == edge.Unavailable {
 			l.live.CompareAndSwap(at, nil)
 		}
+	case lasts && kind == edge.Gone:
+		at.stream.Unlisten(w.id, wire.Reason(err))
 	case kind == edge.Gone || kind == edge.Timeout:
 		at.cancel(w.id, wire.Reason(err))
 	}

@@ -174,7 +174,11 @@ func (l *lines) ask(ctx context.Context, w *waiter, raw []byte, edits []mcp.Edit
 
 // send is ask once the waiter is listed.
 func (l *lines) send(ctx context.Context, w *waiter, raw []byte, edits []mcp.Edit, silence time.Duration, until time.Time) error {
-	if err := l.stream.Send(raw, edits); err != nil {
+	send := l.stream.Send
+	if w.lasts {
+		send = l.stream.Listen
+	}
+	if err := send(raw, edits); err != nil {
 		l.forget(w)
 		return &unsent{err}
 	}

@@ -258,7 +258,7 @@ func (l *lane) listenForNews(at *lines) {
 		params := mcp.Change(nil, nil,
 			mcp.Raw("_meta", mcp.Change(nil, nil, mcp.Caller{Info: l.b.Info}.Members()...)),
 			mcp.Raw("notifications", wish.text()))
-		_ = at.stream.Send(mcp.AppendRequest(nil, []byte(id), "subscriptions/listen", params), nil) // a stream that has ended tells of nothing
+		_ = at.stream.Listen(mcp.AppendRequest(nil, []byte(id), "subscriptions/listen", params), nil) // a stream that has ended tells of nothing
 	}
 	if !at.news.Load() && !at.news.Swap(true) {
 		can := func(kind string) bool { return string(mcp.Lookup(in.Capabilities, kind, "listChanged")) == "true" }
@@ -285,7 +285,7 @@ func (l *lane) listenForNews(at *lines) {
 			ask(at.wishes, Wish{URIs: uris})
 		}
 		if before != "" {
-			at.cancel([]byte(before), "another has taken its place")
+			at.stream.Unlisten([]byte(before), "another has taken its place")
 		}
 	}
 	at.followed.Store(version)

@@ -54,6 +54,8 @@ type child struct {
 
 	unread chan struct{} // closed when the server has closed its stdin
 
+	listeners listeners
+
 	several atomic.Int32 // answers over several lines that are told of soon
 
 	deaf atomic.Bool // the owner is told nothing more: it has closed the stream, or knows of the end
@@ -80,6 +82,7 @@ func newChild(b *Bridge, h *edge.Owner, p Process, began time.Time) *child {
 	}
 	c.w = newWriter(p.Stdin(), b.MaxMessage, b.Stuck, func() { c.end("stuck: it does not read what it is sent", edge.Unavailable, 0) })
 	c.w.broken = sync.OnceFunc(func() { close(c.unread) })
+	c.listeners.send = func(raw []byte) error { return c.Send(raw, nil) }
 	return c
 }
 
@@ -217,6 +220,45 @@ func (c *child) Send(raw []byte, edits []mcp.Edit) error {
 	return c.w.send(raw, edits)
 }
 
+// Listen is edge.Stream.Listen.
+func (c *child) Listen(raw []byte, edits []mcp.Edit) error {
+	n, err := spliced(raw, edits)
+	if err != nil {
+		return err
+	}
+	id := bytes.Clone(n.IDText())
+	known, err := c.listeners.add(nil, n, func(m *mcp.Message, _ bool) { c.h.Hear(m) }, func(why error) { c.h.Failed(id, why) })
+	if known {
+		return err
+	}
+	return c.Send(n.Raw, nil)
+}
+
+// Unlisten is edge.Stream.Unlisten.
+func (c *child) Unlisten(id []byte, why string) {
+	if !c.listeners.remove(nil, id) {
+		_ = c.Send(cancelled(id, why), nil) // one that has ended needs no word
+	}
+}
+
+// spliced is the message that edits make.
+func spliced(raw []byte, edits []mcp.Edit) (*mcp.Message, error) {
+	if len(edits) > 0 {
+		raw = mcp.Splice(nil, raw, edits...)
+	}
+	n, err := mcp.Decode(raw)
+	if err != nil {
+		return nil, edge.Errorf(edge.Invalid, "send", "%w", err)
+	}
+	return n, nil
+}
+
+// cancelled is the notification that nobody waits for a request of the id, JSON text.
+func cancelled(id []byte, why string) []byte {
+	params := append(append([]byte(`{"requestId":`), id...), `,"reason":`...)
+	return mcp.AppendRequest(nil, nil, "notifications/cancelled", append(mcp.AppendString(params, why), '}'))
+}
+
 // Close is edge.Stream.Close. The process ends on its own time.
 func (c *child) Close() error {
 	c.deaf.Store(true)
@@ -238,7 +280,7 @@ func (c *child) read() {
 		if head, tail, long := isLong(err); long {
 			c.b.overlong.Add(1)
 			if id := idOf(head, tail); id != nil {
-				c.h.Failed(id, edge.Errorf(edge.Unavailable, "call", "sent a message above %d bytes", c.b.MaxMessage))
+				c.unanswered(id, edge.Errorf(edge.Unavailable, "call", "sent a message above %d bytes", c.b.MaxMessage))
 			}
 			c.log.event("a line above %d bytes on stdout was passed over", c.b.MaxMessage)
 			continue
@@ -317,7 +359,7 @@ func (c *child) inSeveral(s *indented) {
 		c.several.Add(1)
 		time.AfterFunc(unlessRight, func() {
 			defer c.several.Add(-1)
-			c.h.Failed(id, edge.Errorf(edge.Unavailable, "call", "%w", edge.ErrSeveralLines))
+			c.unanswered(id, edge.Errorf(edge.Unavailable, "call", "%w", edge.ErrSeveralLines))
 		})
 	}
 }
@@ -362,7 +404,7 @@ func (c *child) odd(m *mcp.Message, text []byte, reason error) {
 	why := ""
 	if id != nil && m.Method == "" {
 		why = "an answer on stdout is no message: " + reason.Error()
-		c.h.Failed(id, edge.Errorf(edge.Unavailable, "call", "answered with what is no message"))
+		c.unanswered(id, edge.Errorf(edge.Unavailable, "call", "answered with what is no message"))
 	}
 	c.log.stray(text, why)
 }
@@ -379,7 +421,16 @@ func (c *child) hear(m *mcp.Message) {
 			return
 		}
 	}
-	c.h.Hear(m)
+	if !c.listeners.hear(m) {
+		c.h.Hear(m)
+	}
+}
+
+// unanswered tells whose request it was that the answer to it is none.
+func (c *child) unanswered(id []byte, why error) {
+	if !c.listeners.failed(id, why) {
+		c.h.Failed(id, why)
+	}
 }
 
 // idOf finds the id of an answer of which only the beginning and the end are there: nil as of

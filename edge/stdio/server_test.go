@@ -49,6 +49,7 @@ type played struct {
 	calls  map[string]chan struct{}
 
 	listens []string // ids of subscriptions/listen
+	past    []string // and of those that have ended
 }
 
 type packet struct {
@@ -250,6 +251,10 @@ func (s *played) handle(p *packet, line []byte) int {
 	case "notifications/cancelled":
 		s.tell("cancelled %s", p.Params.RequestID)
 		s.mu.Lock()
+		if _, forgets := s.how["forgets"]; forgets && slices.Contains(s.past, string(p.Params.RequestID)) {
+			s.listens = nil
+			defer s.result(p.Params.RequestID, `{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":%s}}`, p.Params.RequestID)
+		}
 		s.listens = slices.DeleteFunc(s.listens, func(id string) bool { return id == string(p.Params.RequestID) })
 		if c := s.calls[string(p.Params.RequestID)]; c != nil {
 			close(c)
@@ -275,7 +280,16 @@ func (s *played) handle(p *packet, line []byte) int {
 			return -1
 		}
 		s.tell("listen %s %s", p.ID, p.Params.Notifications)
+		_, forgets := s.how["forgets"] // as the Go SDK does: of all subscriptions it has the last, and that until any ends
 		s.mu.Lock()
+		if s.past = append(s.past, string(p.ID)); forgets {
+			s.listens = nil
+		}
+		if refused := strings.Contains(string(p.Params.Notifications), "refused:"); refused {
+			s.mu.Unlock()
+			s.fail(p.ID, -32602, "no such resource")
+			return -1
+		}
 		s.listens = append(s.listens, string(p.ID))
 		s.mu.Unlock()
 		s.say(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%s},"notifications":%s}}`, p.ID, p.Params.Notifications)

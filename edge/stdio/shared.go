@@ -33,11 +33,10 @@ type shared struct {
 	c       *child // nil while there is none
 	members map[*member]bool
 	calls   map[string]*member // requests under way by id, but for those that last
-	lasting map[string]*member // subscriptions/listen by id
+	lasting map[string]*member // subscriptions/listen that only the server understands, by id
 	asked   []asked            // questions of the server
 	uris    map[string]subscribed
 	subs    map[string]string // resources/subscribe under way by id: the URI
-	news    map[*member]bool  // who asked for the news; one of them is told, all being the edge's own
 	level   string            // the log level set
 
 	met     []byte    // JSON text: the result of initialize; nil before it
@@ -95,7 +94,7 @@ func (s *shared) open(ctx context.Context, h *edge.Owner) (edge.Stream, error) {
 		}
 	}
 	s.mu.Lock()
-	s.calls, s.lasting, s.news = make(map[string]*member), make(map[string]*member), make(map[*member]bool)
+	s.calls, s.lasting = make(map[string]*member), make(map[string]*member)
 	s.uris, s.subs = make(map[string]subscribed), make(map[string]string)
 	s.asked, s.level, s.met, s.meeting, s.waits, s.known = nil, "", nil, "", nil, false
 	s.members = map[*member]bool{m: true}
@@ -117,7 +116,7 @@ func (s *shared) open(ctx context.Context, h *edge.Owner) (edge.Stream, error) {
 func (s *shared) use() edge.Use {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return edge.Use{Calls: len(s.calls), Listens: len(s.lasting) > 0}
+	return edge.Use{Calls: len(s.calls), Listens: len(s.lasting) > 0 || s.c != nil && s.c.listeners.any()}
 }
 
 // ended tells all members that the process is gone.
@@ -263,7 +262,7 @@ func (s *shared) answered(n *mcp.Message) {
 		}
 	}
 	if m == nil {
-		if id != edge.NewsID && waits == nil {
+		if waits == nil {
 			s.b.dropped.Add(1)
 		}
 		return
@@ -281,11 +280,6 @@ func (s *shared) addressees(n *mcp.Message) []*member {
 	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed",
 		"notifications/resources/updated", "notifications/subscriptions/acknowledged":
 		if id := n.Meta(mcp.MetaSubscription); id.OK() {
-			if string(id.Of(n.Raw)) == edge.NewsID {
-				for m := range s.news {
-					return some(m)
-				}
-			}
 			return some(s.lasting[plain(string(id.Of(n.Raw)))])
 		}
 		if n.Method == "notifications/subscriptions/acknowledged" {

@@ -36,13 +36,11 @@ type member struct {
 // is answered here where it has been said before.
 func (m *member) Send(raw []byte, edits []mcp.Edit) error {
 	s := m.s
-	if len(edits) > 0 {
-		raw = mcp.Splice(nil, raw, edits...)
-	}
-	n, err := mcp.Decode(raw)
+	n, err := spliced(raw, edits)
 	if err != nil {
-		return edge.Errorf(edge.Invalid, "send", "%w", err)
+		return err
 	}
+	raw = n.Raw
 	s.mu.Lock()
 	c := s.c
 	if m.left || c == nil {
@@ -101,19 +99,11 @@ func (m *member) Send(raw []byte, edits []mcp.Edit) error {
 		if send = s.uris[uri].members == 0; !send { // what others have is not one member's to end
 			answer = []byte("{}")
 		}
-	case "subscriptions/listen":
-		if id == edge.NewsID {
-			s.news[m] = true
-			if len(s.news) > 1 {
-				s.mu.Unlock()
-				return nil // the process has been asked
-			}
-		}
 	case "notifications/cancelled":
 		s.drop(string(n.Get("requestId").Of(n.Raw)))
 	}
 	switch {
-	case !send || n.Kind != mcp.Request || id == edge.NewsID:
+	case !send || n.Kind != mcp.Request:
 	case n.Method == "subscriptions/listen":
 		s.lasting[id] = m
 	default:
@@ -147,6 +137,54 @@ func (m *member) Send(raw []byte, edits []mcp.Edit) error {
 	return err
 }
 
+// Listen is edge.Stream.Listen.
+func (m *member) Listen(raw []byte, edits []mcp.Edit) error {
+	n, err := spliced(raw, edits)
+	if err != nil {
+		return err
+	}
+	c, err := m.process()
+	if err != nil {
+		return err
+	}
+	id := slices.Clone(n.IDText())
+	known, err := c.listeners.add(m, n, func(one *mcp.Message, must bool) {
+		if !m.tell(len(one.Raw), must, func() { m.h.Hear(one) }) {
+			m.s.b.dropped.Add(1)
+		}
+	}, func(why error) { m.tell(0, true, func() { m.h.Failed(id, why) }) })
+	if !known {
+		return m.Send(n.Raw, nil)
+	}
+	if m.gone() { // meanwhile
+		c.listeners.leave(m)
+	}
+	return err
+}
+
+// Unlisten is edge.Stream.Unlisten.
+func (m *member) Unlisten(id []byte, why string) {
+	if c, err := m.process(); err == nil && !c.listeners.remove(m, id) {
+		_ = m.Send(cancelled(id, why), nil) // one that has ended needs no word
+	}
+}
+
+// process returns the process, as long as the member has it.
+func (m *member) process() (*child, error) {
+	m.s.mu.Lock()
+	defer m.s.mu.Unlock()
+	if m.left || m.s.c == nil {
+		return nil, edge.Errorf(edge.Unavailable, "send", "%w", errOver)
+	}
+	return m.s.c, nil
+}
+
+func (m *member) gone() bool {
+	m.s.mu.Lock()
+	defer m.s.mu.Unlock()
+	return m.left
+}
+
 // Close is edge.Stream.Close. The process goes on for the others.
 func (m *member) Close() error {
 	s := m.s
@@ -169,11 +207,6 @@ func (m *member) Close() error {
 			}
 		}
 	}
-	if s.news[m] {
-		if delete(s.news, m); len(s.news) == 0 {
-			given = append(given, edge.NewsID)
-		}
-	}
 	s.waits = slices.DeleteFunc(s.waits, func(w greeted) bool { return w.m == m })
 	var last []string
 	for uri := range m.uris {
@@ -185,16 +218,16 @@ func (m *member) Close() error {
 	first := s.own + 1
 	s.own += uint64(len(last))
 	s.mu.Unlock()
+	if c == nil {
+		return nil
+	}
+	c.listeners.leave(m)
 	for _, id := range given {
-		if c != nil {
-			_ = c.Send(mcp.AppendRequest(nil, nil, "notifications/cancelled", []byte(`{"requestId":`+id+`,"reason":"its client has left"}`)), nil)
-		}
+		_ = c.Send(cancelled([]byte(id), "its client has left"), nil)
 	}
 	for i, uri := range last {
-		if c != nil {
-			id := strconv.AppendUint(nil, ownRequests+first+uint64(i), 10)
-			_ = c.Send(mcp.AppendRequest(nil, id, "resources/unsubscribe", append(mcp.AppendString([]byte(`{"uri":`), uri), '}')), nil)
-		}
+		id := strconv.AppendUint(nil, ownRequests+first+uint64(i), 10)
+		_ = c.Send(mcp.AppendRequest(nil, id, "resources/unsubscribe", append(mcp.AppendString([]byte(`{"uri":`), uri), '}')), nil)
 	}
 	return nil
 }

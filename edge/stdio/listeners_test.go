@@ -1,0 +1,107 @@
+//go:build unix
+
+package stdio_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/stdio"
+)
+
+// TestListenersOfOneProcess: of a server that keeps one subscription of a connection and forgets it
+// when any ends, as the Go SDK does, all hear what they listen to, once, and nothing else, whoever
+// comes, goes, or is refused meanwhile; so they do of one that keeps them all.
+func TestListenersOfOneProcess(t *testing.T) {
+	const tools, prompts, updated = "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/updated"
+	for name, mode := range modes {
+		for _, how := range []string{"modern", "modern forgets"} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				t.Parallel()
+				b := start(t, how, func(c *stdio.Config) { c.Mode = mode })
+				c := b.NewClient().As(edgetest.Modern, "")
+				listen := func(id, notifications string) *edgetest.Response {
+					r := c.Ask(id, "subscriptions/listen", `{"notifications":`+notifications+`}`)
+					if m := r.NextMessage(); m.Method != "notifications/subscriptions/acknowledged" || edgetest.Member(string(m.Params), "notifications") != notifications ||
+						edgetest.Member(string(m.Params), "_meta", "io.modelcontextprotocol/subscriptionId") != id {
+						t.Fatalf("instead of the acknowledgement: %s %s", m.Method, m.Params)
+					}
+					return r
+				}
+				changed := func(method, uri string) {
+					if got := text(t, c.CallTool("0", "notify", `{"method":"`+method+`","uri":"`+uri+`"}`)); got != "told" {
+						t.Fatal(got)
+					}
+				}
+				hears := func(id string, r *edgetest.Response, method string) {
+					t.Helper()
+					if m := r.NextMessage(); m.Method != method || edgetest.Member(string(m.Params), "_meta", "io.modelcontextprotocol/subscriptionId") != id {
+						t.Errorf("instead of %s: %s %s", method, m.Method, m.Params)
+					}
+				}
+				one := listen("1", `{"toolsListChanged":true}`)
+				two := listen("2", `{"toolsListChanged":true,"promptsListChanged":true}`)
+				one.Close()
+				three := listen("3", `{"resourceSubscriptions":["a:b"]}`)
+				if m := c.Ask("4", "subscriptions/listen", `{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["refused:a"]}}`).Message(); m.Error == nil {
+					t.Errorf("a resource that the server refuses: %s", m.Result)
+				}
+				for i := range 20 { // more than are kept
+					listen(fmt.Sprint(100+i), fmt.Sprintf(`{"resourceSubscriptions":["a:%d"]}`, i)).Close()
+				}
+				five := listen("5", `{"toolsListChanged":true}`)
+				for range 2 {
+					changed(updated, "a:b")
+					changed(prompts, "")
+					changed(tools, "")
+					hears("2", two, prompts)
+					hears("2", two, tools)
+					hears("3", three, updated)
+					hears("5", five, tools)
+				}
+				for _, r := range []*edgetest.Response{two, three, five} {
+					r.Close()
+				}
+				await(t, "the process is told that nobody listens", func() bool {
+					last := ""
+					for _, line := range b.told("listen ") {
+						last = strings.Fields(line)[2]
+					}
+					return len(b.told("cancelled "+last)) == 1
+				})
+				again := listen("6", `{"promptsListChanged":true}`)
+				changed(tools, "")
+				changed(prompts, "")
+				hears("6", again, prompts)
+			})
+		}
+	}
+}
+
+// TestListenersOfAnotherEra: a legacy client hears what it is subscribed to, and changes of lists,
+// after each subscription that it begins or ends, of a server that forgets others when one ends.
+func TestListenersOfAnotherEra(t *testing.T) {
+	for name, mode := range modes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := start(t, "modern forgets", func(c *stdio.Config) { c.Mode = mode })
+			c := b.NewClient().As(edgetest.Legacy, "")
+			news := hears(t, c)
+			for _, step := range []struct{ method, uri, heard string }{
+				{"resources/subscribe", "a:c", "a:b"}, {"resources/subscribe", "a:d", "a:c"}, {"resources/unsubscribe", "a:b", "a:d"}, {"resources/unsubscribe", "a:d", "a:c"},
+			} {
+				c.Ask("1", step.method, `{"uri":"`+step.uri+`"}`).Result()
+				for _, method := range []string{"notifications/resources/updated", "notifications/tools/list_changed"} {
+					if got := text(t, c.CallTool("2", "notify", `{"uri":"`+step.heard+`","method":"`+method+`"}`)); got != "told" {
+						t.Fatal(got)
+					}
+					if m := news.NextMessage(); m.Method != method {
+						t.Errorf("after %s %s: instead of %s %s", step.method, step.uri, method, m.Method)
+					}
+				}
+			}
+		})
+	}
+}
