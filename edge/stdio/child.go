@@ -21,8 +21,10 @@ const (
 	// killed is how long a server that was killed may take to be gone.
 	killed = time.Second
 
-	// leftovers is how long what a server has said last is read after its end.
+	// leftovers is how long after its end what a server has said last is waited for, and lastWords how
+	// long it is read while there is more.
 	leftovers = 250 * time.Millisecond
+	lastWords = 5 * time.Second
 
 	// maxBatch is how many messages a server's batch may have.
 	maxBatch = 1000
@@ -43,6 +45,7 @@ type child struct {
 
 	began time.Time
 	spoke atomic.Bool   // it has sent a message
+	lines atomic.Uint64 // that were read from stdout
 	used  atomic.Uint64 // what the bridge's count of uses was when it was used last
 
 	mu     sync.Mutex
@@ -82,7 +85,7 @@ func newChild(b *Bridge, h *edge.Owner, p Process, began time.Time) *child {
 	}
 	c.w = newWriter(p.Stdin(), b.MaxMessage, b.Stuck, func() { c.end("stuck: it does not read what it is sent", edge.Unavailable, 0) })
 	c.w.broken = sync.OnceFunc(func() { close(c.unread) })
-	c.listeners.send = func(raw []byte) error { return c.Send(raw, nil) }
+	c.listeners.log, c.listeners.send = b.Log, func(raw []byte) error { return c.Send(raw, nil) }
 	return c
 }
 
@@ -115,13 +118,20 @@ func (c *child) run() {
 		exit, known = c.finish(exited)
 	}
 	c.proc.Kill() // what it has left behind, and may hold its pipes
+	last := time.Now().Add(lastWords)
 	for _, one := range []struct {
 		over  <-chan struct{}
+		lines *atomic.Uint64
 		close func() error
-	}{{read, c.proc.Stdout().Close}, {printed, c.closeStderr}} {
-		select {
-		case <-one.over:
-		case <-time.After(leftovers):
+	}{{read, &c.lines, c.proc.Stdout().Close}, {printed, &c.log.lines, c.closeStderr}} {
+		for more := true; more; {
+			before := one.lines.Load()
+			select {
+			case <-one.over:
+				more = false
+			case <-time.After(leftovers):
+				more = one.lines.Load() != before && time.Now().Before(last)
+			}
 		}
 		_ = one.close()
 		<-one.over
@@ -223,23 +233,18 @@ func (c *child) Send(raw []byte, edits []mcp.Edit) error {
 // Listen is edge.Stream.Listen.
 func (c *child) Listen(raw []byte, edits []mcp.Edit) error {
 	n, err := spliced(raw, edits)
+	if err == nil {
+		err = c.w.over()
+	}
 	if err != nil {
 		return err
 	}
 	id := bytes.Clone(n.IDText())
-	known, err := c.listeners.add(nil, n, func(m *mcp.Message, _ bool) { c.h.Hear(m) }, func(why error) { c.h.Failed(id, why) })
-	if known {
-		return err
-	}
-	return c.Send(n.Raw, nil)
+	return c.listeners.add(nil, n, func(m *mcp.Message, _ bool) { c.h.Hear(m) }, c.listeners.send, func(why error) { c.h.Failed(id, why) })
 }
 
 // Unlisten is edge.Stream.Unlisten.
-func (c *child) Unlisten(id []byte, why string) {
-	if !c.listeners.remove(nil, id) {
-		_ = c.Send(cancelled(id, why), nil) // one that has ended needs no word
-	}
-}
+func (c *child) Unlisten(id []byte, why string) { c.listeners.remove(nil, id, why) }
 
 // spliced is the message that edits make.
 func spliced(raw []byte, edits []mcp.Edit) (*mcp.Message, error) {
@@ -277,6 +282,7 @@ func (c *child) read() {
 	var s indented
 	for {
 		text, own, err := l.next()
+		c.lines.Add(1)
 		if head, tail, long := isLong(err); long {
 			c.b.overlong.Add(1)
 			if id := idOf(head, tail); id != nil {
@@ -428,7 +434,7 @@ func (c *child) hear(m *mcp.Message) {
 
 // unanswered tells whose request it was that the answer to it is none.
 func (c *child) unanswered(id []byte, why error) {
-	if !c.listeners.failed(id, why) {
+	if !c.listeners.over(id, func(e *listener) { e.fail(why) }) {
 		c.h.Failed(id, why)
 	}
 }

@@ -2,10 +2,12 @@ package stdio
 
 import (
 	"bytes"
-	"maps"
+	"hash/maphash"
+	"log/slog"
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
@@ -13,43 +15,61 @@ import (
 )
 
 const (
-	// maxPast is how many subscriptions that another has taken the place of a process may have
-	// before they are ended.
+	// maxPast is how many subscriptions to changes of lists a process may have that another has
+	// taken the place of, before they are cancelled.
 	maxPast = 8
 
-	// maxWished is how many resources may be listened to at one process, each counted as often as
-	// somebody does.
-	maxWished = 20_000
+	// maxParked is how many subscriptions to resources a process may have that nobody listens to any
+	// longer, because others listen to the same resources.
+	maxParked = 32
 
-	// untilEnded is how long the answer to a subscription that was cancelled is awaited: not all
-	// servers send one.
-	untilEnded = 250 * time.Millisecond
+	// maxCompared is how many resources of a subscription are compared with those of others.
+	maxCompared = 10_000
+
+	// unheard is how long after the last who listens has left the process is told so: clients that
+	// come back find the subscription as it was.
+	unheard = time.Second
 )
 
-// ownListen begins the ids, JSON text, of the subscriptions that a process is asked for.
+// ownListen begins the ids, JSON text, of the subscriptions of all listeners together.
 const ownListen = `"weir-listen-`
 
-// listeners are those who listen to one process, which has one subscription for all of them: a
-// server made with the Go SDK (1.8) keeps no more of a connection, and forgets it when any other
-// ends. So who wants more than it is of has it replaced by another, and the one before is not
-// ended but no longer heard: nothing is missed in between, of whatever server.
+// listeners are those who listen at one process. For changes of lists it has one subscription for
+// all of them, since a server made with the Go SDK (1.8) keeps no more of a connection, and forgets
+// it when any other subscription ends: so it is asked for again after each that does. The one
+// before is not cancelled, which would be another end, but no longer heard; of servers that keep
+// subscriptions apart nothing is missed in between.
+//
+// What else somebody listens for is asked for by itself, under the id of the request. When that
+// ends, such a server forgets the resources of it for all: so it is parked, and cancelled when
+// nobody else listens to one of them.
 type listeners struct {
+	log  *slog.Logger
 	send func(raw []byte) error
+	some atomic.Int32 // how many there are besides the edge itself
+	own  atomic.Int32 // len(alone) + len(left)
 
-	mu     sync.Mutex
-	all    map[listenerKey]*listener
-	wished int             // resources of all of them
-	waits  []*listener     // that are not acknowledged
-	alone  bool            // each of them is asked for by itself: the server has refused several together
-	now    *subscription   // that the server has acknowledged; nil for none
+	mu    sync.Mutex
+	all   map[listenerKey]*listener // for changes of lists
+	waits []*listener               // of all, those that are not acknowledged
+	due   []func()                  // what is done once mu is free
+
+	now    *subscription   // of all, that the server has acknowledged; nil for none
 	next   *subscription   // that it was asked for and has not acknowledged; nil for none
 	past   map[string]bool // ids of those before now
-	ending map[string]bool // of those that were cancelled and not answered; nothing else is asked for meanwhile
+	ending map[string]bool // of those that were cancelled and are not answered
+	stale  bool            // the server may have forgotten now
 	number uint64          // of the last
 	meta   []byte          // JSON text: _meta of the last
-	adding *listener       // whose Listen has not returned
-	due    []func()        // what they are told once mu is free
+
+	alone  map[string]*listener // subscriptions by themselves, by id
+	parked []*listener          // of alone, those to which nobody listens any longer
+	left   map[string]bool      // ids of those that were cancelled and are not answered
+	uris   map[uint64]int       // how many of alone are of a resource, by its hash
 }
+
+// seed is that of the hashes of resources.
+var seed = maphash.MakeSeed()
 
 // listenerKey is the one who listens, where several share the process, and the id of the request.
 type listenerKey struct {
@@ -59,128 +79,91 @@ type listenerKey struct {
 
 // listener is one subscriptions/listen.
 type listener struct {
-	key  listenerKey
-	wish wish
-	meta []byte // JSON text: _meta of the request; nil once it was sent
-	hear func(m *mcp.Message, must bool)
-	fail func(error)
-	open bool       // it was acknowledged
-	err  error      // why it could not be asked for
-	told sync.Mutex // one thing after the other, the acknowledgement first
+	key   listenerKey
+	lists lists
+	rest  *mcp.Message // the request without them, to be sent by itself; nil for nothing else
+	whole *mcp.Message // the request
+	hear  func(m *mcp.Message, must bool)
+	pass  func(raw []byte) error // sends to the process what is answered to the listener itself
+	fail  func(error)
+	uris  []uint64   // hashes of the resources that it listens to by itself
+	why   string     // why it has ended
+	open  bool       // it was acknowledged
+	told  sync.Mutex // one thing after the other, the acknowledgement first
 }
 
-// subscription is one subscriptions/listen that the process was sent.
+// subscription is one subscriptions/listen for all.
 type subscription struct {
-	id       string
-	asked    wish
-	honoured wish
-	of       []*listener // who waits for it
-}
-
-// kinds are bits of the lists whose changes are told of.
-type kinds uint8
-
-var kindsOf = map[string]kinds{"toolsListChanged": 1, "promptsListChanged": 2, "resourcesListChanged": 4}
-
-// wish is the notifications member of subscriptions/listen.
-type wish struct {
-	kinds kinds
-	uris  map[string]bool
-}
-
-// wishOf reads a wish, and reports false for one that is empty or has what this edge does not know.
-func wishOf(notifications []byte) (w wish, known bool) {
-	w.uris, known = make(map[string]bool), true
-	for _, f := range mcp.Members(notifications) {
-		kind, list := kindsOf[string(f.Name)]
-		switch {
-		case list && string(f.Value) == "true":
-			w.kinds |= kind
-		case list && string(f.Value) == "false":
-		case string(f.Name) == "resourceSubscriptions" && f.Value[0] == '[':
-			for _, u := range mcp.Elements(f.Value) {
-				known = known && len(u) > 0 && u[0] == '"'
-				w.uris[mcp.String(u)] = true
-			}
-		default:
-			known = false
-		}
-	}
-	return w, known && (w.kinds != 0 || len(w.uris) > 0)
-}
-
-// text is the wish as JSON.
-func (w wish) text() []byte {
-	var set []mcp.Member
-	for _, name := range []string{"toolsListChanged", "promptsListChanged", "resourcesListChanged"} {
-		if w.kinds&kindsOf[name] != 0 {
-			set = append(set, mcp.With(name, "true"))
-		}
-	}
-	if len(w.uris) > 0 {
-		var uris []byte
-		for _, u := range slices.Sorted(maps.Keys(w.uris)) {
-			uris = mcp.AppendString(append(uris, ','), u)
-		}
-		uris[0] = '['
-		set = append(set, mcp.Raw("resourceSubscriptions", append(uris, ']')))
-	}
-	return mcp.Change(nil, nil, set...)
-}
-
-// and returns what is in both.
-func (w wish) and(other wish) wish {
-	both := wish{w.kinds & other.kinds, make(map[string]bool)}
-	for uri := range w.uris {
-		if other.uris[uri] {
-			both.uris[uri] = true
-		}
-	}
-	return both
-}
-
-// covers reports whether a notification is one that was wished for.
-func (w wish) covers(n *mcp.Message) bool {
-	switch n.Method {
-	case "notifications/tools/list_changed":
-		return w.kinds&1 != 0
-	case "notifications/prompts/list_changed":
-		return w.kinds&2 != 0
-	case "notifications/resources/list_changed":
-		return w.kinds&4 != 0
-	}
-	return w.uris[n.Text("uri")]
-}
-
-// has reports whether who wishes for w needs no other subscription. A resource that was refused
-// may be there meanwhile; lists that the server does not tell of stay so.
-func (s *subscription) has(w wish) bool {
-	if s == nil || w.kinds&^s.asked.kinds != 0 {
-		return false
-	}
-	for uri := range w.uris {
-		if !s.honoured.uris[uri] {
-			return false
-		}
-	}
-	return true
+	id              string
+	asked, honoured lists
+	of              []*listener // who waits for it
 }
 
 // is reports whether an id, JSON text, is that of the subscription.
 func (s *subscription) is(id string) bool { return s != nil && s.id == id }
 
-// add has one more listen. It reports false where the wish has something in it that only the
-// server knows, so that it has to be sent the request itself. Errors are as of edge.Stream.Send.
-func (l *listeners) add(of *member, n *mcp.Message, hear func(*mcp.Message, bool), fail func(error)) (bool, error) {
-	w, known := wishOf(n.Get("notifications").Of(n.Raw))
-	if !known {
-		return false, nil
+// lists are bits of the kinds of lists whose changes are told of.
+type lists uint8
+
+var listsByName = map[string]lists{"toolsListChanged": 1, "promptsListChanged": 2, "resourcesListChanged": 4}
+
+// listsOf splits the notifications member of subscriptions/listen: the lists that it wishes for,
+// and the JSON text of the others.
+func listsOf(notifications []byte) (w lists, rest []byte) {
+	var drop []string
+	for _, f := range mcp.Members(notifications) {
+		kind, list := listsByName[string(f.Name)]
+		if value := string(f.Value); !list || value != "true" && value != "false" {
+			continue
+		} else if drop = append(drop, string(f.Name)); value == "true" {
+			w |= kind
+		}
 	}
-	e := &listener{key: listenerKey{of, string(n.IDText())}, wish: w, meta: bytes.Clone(n.Get("_meta").Of(n.Raw)), hear: hear, fail: fail}
+	return w, mcp.Change(notifications, drop)
+}
+
+// members are the lists in the notifications member.
+func (w lists) members() (set []mcp.Member) {
+	for _, name := range []string{"toolsListChanged", "promptsListChanged", "resourcesListChanged"} {
+		if w&listsByName[name] != 0 {
+			set = append(set, mcp.With(name, "true"))
+		}
+	}
+	return set
+}
+
+// listOf is the list of whose change a notification tells; 0 for others.
+func listOf(method string) lists {
+	switch method {
+	case "notifications/tools/list_changed":
+		return 1
+	case "notifications/prompts/list_changed":
+		return 2
+	case "notifications/resources/list_changed":
+		return 4
+	}
+	return 0
+}
+
+// add has one more listen. Errors are as of edge.Stream.Send.
+func (l *listeners) add(of *member, n *mcp.Message, hear func(*mcp.Message, bool), pass func([]byte) error, fail func(error)) error {
+	e := &listener{key: listenerKey{of, string(n.IDText())}, whole: n, hear: hear, pass: pass, fail: fail}
+	wished := n.Get("notifications")
+	var rest []byte
+	if wished.OK() {
+		e.lists, rest = listsOf(wished.Of(n.Raw))
+	}
+	if e.lists != 0 && len(mcp.Members(rest)) > 0 {
+		var err error
+		if e.rest, err = mcp.Decode(mcp.Splice(nil, n.Raw, mcp.Edit{Span: wished, With: rest})); err != nil {
+			return edge.Errorf(edge.Invalid, "listen", "%w", err)
+		}
+	}
 	l.mu.Lock()
 	defer l.unlock()
-	if l.wished+len(w.uris) > maxWished {
-		return true, edge.Errorf(edge.Overload, "listen", "%d resources are listened to at the process of the server, and more cannot be", maxWished)
+	if e.lists == 0 {
+		l.byItself(e, n)
+		return nil
 	}
 	if l.all == nil {
 		l.all = make(map[listenerKey]*listener)
@@ -188,26 +171,28 @@ func (l *listeners) add(of *member, n *mcp.Message, hear func(*mcp.Message, bool
 	if before := l.all[e.key]; before != nil {
 		l.drop(before)
 	}
-	l.all[e.key] = e
-	l.wished += len(w.uris)
+	if l.all[e.key] = e; e.key.id != edge.NewsID {
+		l.some.Add(1)
+	}
 	l.waits = append(l.waits, e)
-	l.adding = e
 	l.step()
-	l.adding = nil
-	return true, e.err
+	return nil
 }
 
-// remove takes one who listens out, and reports false where it is not there.
-func (l *listeners) remove(of *member, id []byte) bool {
+// remove takes one who listens out, for a reason that the process is told where it was asked for
+// that by itself.
+func (l *listeners) remove(of *member, id []byte, why string) {
 	l.mu.Lock()
 	defer l.unlock()
-	e := l.all[listenerKey{of, string(id)}]
-	if e == nil {
-		return false
+	if e := l.all[listenerKey{of, string(id)}]; e != nil {
+		l.drop(e)
 	}
-	l.drop(e)
+	if e := l.alone[string(plain(id))]; e != nil && !slices.Contains(l.parked, e) {
+		e.why = why
+		l.parked = append(l.parked, e)
+		l.unpark()
+	}
 	l.rest()
-	return true
 }
 
 // leave takes out all with which a member listens.
@@ -219,22 +204,17 @@ func (l *listeners) leave(of *member) {
 			l.drop(e)
 		}
 	}
+	for _, e := range l.alone {
+		if e.key.of == of && !slices.Contains(l.parked, e) {
+			e.why = "its client has left"
+			l.parked = append(l.parked, e)
+		}
+	}
+	l.unpark()
 	l.rest()
 }
 
-// any reports whether somebody listens but the edge itself.
-func (l *listeners) any() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for k := range l.all {
-		if k.id != edge.NewsID {
-			return true
-		}
-	}
-	return false
-}
-
-// unlock frees mu, and tells what is due.
+// unlock frees mu, and does what is due.
 func (l *listeners) unlock() {
 	due := l.due
 	l.due = nil
@@ -248,108 +228,196 @@ func (l *listeners) unlock() {
 
 func (l *listeners) drop(e *listener) {
 	if l.all[e.key] == e {
-		delete(l.all, e.key)
-		l.wished -= len(e.wish.uris)
+		if delete(l.all, e.key); e.key.id != edge.NewsID {
+			l.some.Add(-1)
+		}
 	}
 	l.waits = slices.DeleteFunc(l.waits, func(one *listener) bool { return one == e })
 }
 
-// rest ends what the process has where nobody listens any more.
-func (l *listeners) rest() {
-	if len(l.all) == 0 && l.next == nil && l.now != nil {
-		l.cancel()
+// byItself has the process asked for a subscription, and its answers passed on.
+func (l *listeners) byItself(e *listener, n *mcp.Message) {
+	if l.alone == nil {
+		l.alone, l.left, l.uris = make(map[string]*listener), make(map[string]bool), make(map[uint64]int)
 	}
-}
-
-// cancel ends all subscriptions.
-func (l *listeners) cancel() {
-	l.ending = l.past
-	if l.ending == nil {
-		l.ending = make(map[string]bool)
+	id := plain(e.key.id)
+	if before := l.alone[id]; before != nil {
+		l.forget(before)
 	}
-	l.ending[l.now.id] = true
-	l.now, l.past = nil, nil
-	for id := range l.ending {
-		_ = l.send(cancelled([]byte(id), "nobody listens to it any more")) // a process that has ended needs no word
+	l.alone[id] = e
+	e.whole, e.rest = nil, nil
+	if all := mcp.Elements(mcp.Lookup(n.Get("notifications").Of(n.Raw), "resourceSubscriptions")); len(all) <= maxCompared {
+		for _, uri := range all {
+			e.uris = append(e.uris, maphash.String(seed, mcp.String(uri)))
+		}
 	}
-	all := l.ending
-	time.AfterFunc(untilEnded, func() {
-		l.mu.Lock()
-		defer l.unlock()
-		clear(all) // those that are not answered never will be
-		l.step()
+	slices.Sort(e.uris)
+	e.uris = slices.Compact(e.uris)
+	for _, uri := range e.uris {
+		l.uris[uri]++
+	}
+	l.count()
+	l.due = append(l.due, func() {
+		if err := e.pass(n.Raw); err != nil {
+			l.mu.Lock()
+			l.forget(e)
+			l.drop(e)
+			l.unlock()
+			e.fail(err)
+		}
 	})
 }
 
-// step asks for what is waited for, unless something else is under way.
+// forget takes out a subscription by itself.
+func (l *listeners) forget(e *listener) {
+	if id := plain(e.key.id); l.alone[id] == e {
+		delete(l.alone, id)
+		for _, uri := range e.uris {
+			if l.uris[uri]--; l.uris[uri] == 0 {
+				delete(l.uris, uri)
+			}
+		}
+	}
+	l.parked = slices.DeleteFunc(l.parked, func(one *listener) bool { return one == e })
+	l.count()
+}
+
+func (l *listeners) count() { l.own.Store(int32(len(l.alone) + len(l.left))) }
+
+// unpark cancels what is parked, but for subscriptions with a resource to which somebody listens.
+func (l *listeners) unpark() {
+	shared := make(map[uint64]int) // how many of the parked are of a resource
+	for _, e := range l.parked {
+		for _, uri := range e.uris {
+			shared[uri]++
+		}
+	}
+	over := len(l.parked) - maxParked
+	for _, e := range slices.Clone(l.parked) {
+		if over--; over < 0 && slices.ContainsFunc(e.uris, func(uri uint64) bool { return l.uris[uri] > shared[uri] }) {
+			continue
+		}
+		l.forget(e)
+		for _, uri := range e.uris {
+			shared[uri]--
+		}
+		if len(l.left) >= maxParked { // not all servers answer
+			clear(l.left)
+		}
+		l.left[plain(e.key.id)] = true
+		l.count()
+		l.due = append(l.due, func() {
+			word := cancelled([]byte(e.key.id), e.why)
+			if e.pass(word) != nil { // whose it was is no longer there
+				_ = l.send(word)
+			}
+		})
+	}
+}
+
+// rest has the process told in a while that nobody listens, unless somebody does then.
+func (l *listeners) rest() {
+	s := l.now
+	if len(l.all) > 0 || s == nil {
+		return
+	}
+	time.AfterFunc(unheard, func() {
+		defer edge.Contain(l.log, "listeners")
+		l.mu.Lock()
+		defer l.unlock()
+		if len(l.all) == 0 && l.next == nil && l.now == s {
+			l.cancel(s.id)
+			l.now = nil
+		}
+	})
+}
+
+// cancel ends the subscriptions of the past, and another; "" for none.
+func (l *listeners) cancel(other string) {
+	l.ending, l.past = l.past, nil
+	if l.ending == nil {
+		l.ending = make(map[string]bool)
+	}
+	if other != "" {
+		l.ending[other] = true
+	}
+	for id := range l.ending {
+		_ = l.send(cancelled([]byte(id), "nobody listens to it any more")) // a process that has ended needs no word
+	}
+}
+
+// step asks for what is waited for, unless something is under way.
 func (l *listeners) step() {
-	if l.next != nil || len(l.ending) > 0 {
+	if l.next != nil {
 		return
 	}
 	l.waits = slices.DeleteFunc(l.waits, func(e *listener) bool {
-		there := l.now.has(e.wish)
+		there := l.now != nil && e.lists&^l.now.asked == 0
 		if there {
 			l.admit(e)
 		}
 		return there
 	})
-	switch {
-	case len(l.waits) == 0:
-		l.alone = false
-	case l.now != nil && len(l.past) >= maxPast:
-		l.cancel()
-	case l.alone:
-		l.ask(l.waits[:1])
-	default:
-		l.ask(l.waits)
+	if len(l.waits) > 0 || l.stale && l.now != nil && len(l.all) > 0 {
+		l.ask()
 	}
 }
 
-// ask asks for a subscription for those who have been acknowledged and some others.
-func (l *listeners) ask(of []*listener) {
-	all := wish{uris: make(map[string]bool)}
-	for _, e := range l.all {
-		if e.open || slices.Contains(of, e) {
-			all.kinds |= e.wish.kinds
-			maps.Copy(all.uris, e.wish.uris)
-		}
-	}
-	for _, e := range of {
-		l.meta, e.meta = e.meta, nil
-	}
+// ask asks for a subscription for all.
+func (l *listeners) ask() {
+	l.stale = false
 	l.number++
-	l.next = &subscription{id: ownListen + strconv.FormatUint(l.number, 10) + `"`, asked: all, of: slices.Clone(of)}
-	var params []byte
-	if l.meta != nil {
-		params = mcp.Change(nil, nil, mcp.Raw("_meta", l.meta))
+	s := &subscription{id: ownListen + strconv.FormatUint(l.number, 10) + `"`, of: slices.Clone(l.waits)}
+	for _, e := range l.all {
+		s.asked |= e.lists
 	}
-	params = mcp.Change(params, nil, mcp.Raw("notifications", all.text()))
-	err := l.send(mcp.AppendRequest(nil, []byte(l.next.id), "subscriptions/listen", params))
-	if err == nil {
-		return
+	for _, e := range s.of { // of its _meta what the revision requires, and nothing that is of the one request
+		var required []mcp.Member
+		for _, m := range mcp.Members(e.whole.Get("_meta").Of(e.whole.Raw)) {
+			switch string(m.Name) {
+			case mcp.MetaVersion, mcp.MetaClientInfo, mcp.MetaCapabilities:
+				required = append(required, m)
+			}
+		}
+		l.meta = mcp.Change(nil, nil, required...)
 	}
-	l.next = nil
-	for _, e := range of {
-		l.drop(e)
-		if e.err = err; e != l.adding {
+	params := mcp.Change(nil, nil, mcp.Raw("_meta", l.meta), mcp.Raw("notifications", mcp.Change(nil, nil, s.asked.members()...)))
+	if err := l.send(mcp.AppendRequest(nil, []byte(s.id), "subscriptions/listen", params)); err != nil {
+		l.stale = l.now != nil // and is asked for again with what comes next
+		for _, e := range s.of {
+			l.drop(e)
 			l.due = append(l.due, func() { e.fail(err) })
 		}
-	}
-}
-
-// admit tells a listener that it is heard, and with what of its wish.
-func (l *listeners) admit(e *listener) {
-	n, err := mcp.Decode(mcp.AppendRequest(nil, nil, "notifications/subscriptions/acknowledged",
-		mcp.Change(nil, nil, mcp.Raw("_meta", mcp.Change(nil, nil, mcp.Raw(mcp.MetaSubscription, []byte(e.key.id)))),
-			mcp.Raw("notifications", e.wish.and(l.now.honoured).text()))))
-	if err != nil {
 		return
 	}
-	e.open, e.meta = true, nil
+	l.next = s
+}
+
+// admit tells a listener that it is heard, and of what; one that listens to more than lists when
+// the server has said so of that.
+func (l *listeners) admit(e *listener) {
+	if e.rest != nil {
+		l.byItself(e, e.rest)
+		return
+	}
+	n, err := mcp.Decode(mcp.AppendRequest(nil, nil, "notifications/subscriptions/acknowledged",
+		mcp.Change(nil, nil, mcp.Raw("_meta", mcp.Change(nil, nil, mcp.Raw(mcp.MetaSubscription, []byte(e.key.id)))),
+			mcp.Raw("notifications", mcp.Change(nil, nil, (e.lists&l.now.honoured).members()...)))))
+	if err != nil {
+		l.drop(e)
+		l.due = append(l.due, func() { e.fail(err) })
+		return
+	}
+	l.opens(e, n)
+}
+
+// opens tells a listener of its acknowledgement, and from then on of changes.
+func (l *listeners) opens(e *listener, acknowledgement *mcp.Message) {
+	e.open, e.whole, e.rest = true, nil, nil
 	e.told.Lock() // nobody else has it before it is open
 	l.due = append(l.due, func() {
 		defer e.told.Unlock()
-		e.hear(n, true)
+		e.hear(acknowledgement, true)
 	})
 }
 
@@ -362,92 +430,126 @@ func (l *listeners) say(e *listener, f func()) {
 	})
 }
 
-// hear takes a message of the process, and reports whether it was of its subscription.
+// hear takes a message of the process, and reports whether it is nobody else's.
 func (l *listeners) hear(n *mcp.Message) bool {
-	id := n.IDText()
-	if n.Kind == mcp.Notification {
-		switch n.Method {
-		case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed",
-			"notifications/resources/updated", "notifications/subscriptions/acknowledged":
-			id = n.Meta(mcp.MetaSubscription).Of(n.Raw)
-		case "notifications/cancelled":
-			id = n.Get("requestId").Of(n.Raw)
-		}
-	}
-	if !bytes.HasPrefix(id, []byte(ownListen)) || n.Kind == mcp.Request {
-		return false
-	}
-	l.mu.Lock()
-	defer l.unlock()
-	switch own := string(id); {
-	case n.Kind != mcp.Notification:
-		l.over(own, func(e *listener) {
+	switch n.Kind {
+	case mcp.Result, mcp.Failure:
+		return l.over(n.IDText(), func(e *listener) {
 			if one, err := mcp.Decode(mcp.Splice(nil, n.Raw, n.WithID([]byte(e.key.id)))); err == nil {
 				e.hear(one, true)
 			}
 		})
-	case n.Method == "notifications/cancelled":
-		l.over(own, func(e *listener) {
-			params := mcp.Change(n.Params.Of(n.Raw), nil, mcp.Raw("requestId", []byte(e.key.id)))
-			if one, err := mcp.Decode(mcp.AppendRequest(nil, nil, n.Method, params)); err == nil {
-				e.hear(one, true)
-			}
-		})
-	case n.Method == "notifications/subscriptions/acknowledged":
-		l.acknowledged(own, n)
-	case l.now.is(own), l.next.is(own):
-		l.changed(n)
+	case mcp.Notification:
+		switch n.Method {
+		case "notifications/cancelled":
+			return l.over(n.Get("requestId").Of(n.Raw), func(e *listener) {
+				params := mcp.Change(n.Params.Of(n.Raw), nil, mcp.Raw("requestId", []byte(e.key.id)))
+				if one, err := mcp.Decode(mcp.AppendRequest(nil, nil, n.Method, params)); err == nil {
+					e.hear(one, true)
+				}
+			})
+		case "notifications/subscriptions/acknowledged":
+			return l.acknowledged(n.Meta(mcp.MetaSubscription).Of(n.Raw), n)
+		case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed", "notifications/resources/updated":
+			return l.changed(n.Meta(mcp.MetaSubscription).Of(n.Raw), n)
+		}
 	}
-	return true
+	return false
 }
 
-// failed is edge.Owner.Failed, and reports whether it is of the subscription.
-func (l *listeners) failed(id []byte, why error) bool {
-	if !bytes.HasPrefix(id, []byte(ownListen)) {
+// ours reports whether an id, JSON text, may be that of a subscription that is known here.
+func (l *listeners) ours(id []byte) (ofAll, ok bool) {
+	ofAll = bytes.HasPrefix(id, []byte(ownListen))
+	return ofAll, ofAll || l.own.Load() > 0
+}
+
+// acknowledged has a subscription take the place of the one before; of a subscription by itself
+// the lists are said beside what else it is of.
+func (l *listeners) acknowledged(id []byte, n *mcp.Message) bool {
+	ofAll, ok := l.ours(id)
+	if !ok {
 		return false
 	}
 	l.mu.Lock()
 	defer l.unlock()
-	l.over(string(id), func(e *listener) { e.fail(why) })
-	return true
-}
-
-// What follows has mu held.
-
-// acknowledged has a subscription take the place of the one before.
-func (l *listeners) acknowledged(id string, n *mcp.Message) {
-	if !l.next.is(id) {
-		return
+	said := n.Get("notifications")
+	if !ofAll {
+		e := l.alone[string(plain(id))]
+		if e == nil || e.open {
+			return false
+		}
+		if l.all[e.key] != e { // of no lists
+			e.open = true
+			return false
+		}
+		var lists lists
+		if l.now != nil {
+			lists = e.lists & l.now.honoured
+		}
+		one := n.Clone()
+		if said.OK() {
+			changed, err := mcp.Decode(mcp.Splice(nil, n.Raw, mcp.Edit{Span: said, With: mcp.Change(said.Of(n.Raw), nil, lists.members()...)}))
+			if err == nil {
+				one = changed
+			}
+		}
+		l.opens(e, one)
+		return true
+	}
+	if !l.next.is(string(id)) {
+		return true
 	}
 	s := l.next
-	s.honoured = s.asked
-	if said := n.Get("notifications"); said.OK() {
-		some, _ := wishOf(said.Of(n.Raw))
-		s.honoured = s.asked.and(some)
+	if s.honoured = s.asked; said.OK() {
+		some, _ := listsOf(said.Of(n.Raw))
+		s.honoured &= some
 	}
 	if l.now != nil {
 		if l.past == nil {
 			l.past = make(map[string]bool)
 		}
-		l.past[l.now.id] = true
-	}
-	l.now, l.next = s, nil
-	for _, e := range s.of {
-		if l.all[e.key] == e {
-			l.waits = slices.DeleteFunc(l.waits, func(one *listener) bool { return one == e })
-			l.admit(e)
+		if l.past[l.now.id] = true; len(l.past) > maxPast {
+			l.cancel("")
 		}
 	}
+	l.now, l.next = s, nil
 	l.step()
 	l.rest()
+	return true
 }
 
-// changed tells all of a change who wish for it; of the edge's own, one.
-func (l *listeners) changed(n *mcp.Message) {
-	news := false
+// changed tells all of a change of lists who listen for it; of the edge's own, one. What comes for
+// a parked subscription is nobody's, unless those who share its resources do not hear yet.
+func (l *listeners) changed(id []byte, n *mcp.Message) bool {
+	ofAll, ok := l.ours(id)
+	if !ok {
+		return false
+	}
+	l.mu.Lock()
+	defer l.unlock()
+	if !ofAll {
+		e := l.alone[string(plain(id))]
+		if e == nil || n.Method != "notifications/resources/updated" {
+			return e != nil && e.lists != 0 // of its lists it is told under the subscription of all
+		}
+		if !slices.Contains(l.parked, e) {
+			return false
+		}
+		uri := maphash.String(seed, n.Text("uri"))
+		for _, other := range l.alone {
+			if _, of := slices.BinarySearch(other.uris, uri); of && other.open && !slices.Contains(l.parked, other) {
+				return true
+			}
+		}
+		return false
+	}
+	if !l.now.is(string(id)) && !l.next.is(string(id)) {
+		return true
+	}
+	list, news := listOf(n.Method), false
 	for _, e := range l.all {
 		own := e.key.id == edge.NewsID
-		if !e.open || !e.wish.covers(n) || own && news {
+		if !e.open || e.lists&list == 0 || own && news {
 			continue
 		}
 		news = news || own
@@ -457,43 +559,65 @@ func (l *listeners) changed(n *mcp.Message) {
 			}
 		})
 	}
+	return true
 }
 
-// over notes that the server has ended a subscription, or refused it. tell has a listener told so.
-func (l *listeners) over(id string, tell func(*listener)) {
+// over notes that the server has ended a subscription, or refused it, with which it may have
+// forgotten others. tell has a listener told so, if it was one of all; it reports whether it was.
+func (l *listeners) over(id []byte, tell func(*listener)) bool {
+	ofAll, ok := l.ours(id)
+	if !ok {
+		return false
+	}
+	l.mu.Lock()
+	defer l.unlock()
+	if !ofAll {
+		e, left := l.alone[string(plain(id))], l.left[string(plain(id))]
+		if e == nil && !left {
+			return false
+		}
+		if left {
+			delete(l.left, string(plain(id)))
+			l.count()
+		} else {
+			l.forget(e)
+			l.drop(e)
+			l.unpark()
+		}
+		l.stale = true
+		l.step()
+		l.rest()
+		return false
+	}
 	var ended []*listener
-	switch {
-	case l.next.is(id):
-		of := slices.DeleteFunc(l.next.of, func(e *listener) bool { return l.all[e.key] != e })
-		asked := len(l.next.of) > 0
+	switch own := string(id); {
+	case l.next.is(own):
+		ended = l.next.of
+		l.stale = l.stale || len(ended) > 0 // but what was asked for again, and is refused, is so another time
 		l.next = nil
-		switch {
-		case len(of) > 1:
-			l.alone = true // one may be refused what others are not
-		case len(of) == 1:
-			ended = of
-		case !asked: // nor has who listened anything now
-			ended = slices.Collect(maps.Values(l.all))
-		}
-		if asked && l.now != nil && len(of) <= 1 {
-			// What was acknowledged may have ended with the one that was refused.
-			l.ask(nil)
-		}
-	case l.now.is(id):
+	case l.now.is(own):
 		l.now = nil
 		for _, e := range l.all {
 			if e.open {
 				ended = append(ended, e)
 			}
 		}
-	default:
-		delete(l.past, id)
-		delete(l.ending, id)
+	case l.past[own]:
+		delete(l.past, own)
+		l.stale = true
+	case l.ending[own]:
+		delete(l.ending, own)
+		l.stale = l.stale || len(l.ending) == 0
 	}
 	for _, e := range ended {
-		l.drop(e)
-		l.say(e, func() { tell(e) })
+		if l.all[e.key] != e {
+			continue // it has left
+		}
+		if l.drop(e); l.alone[plain(e.key.id)] != e { // else what else it listens to goes on
+			l.say(e, func() { tell(e) })
+		}
 	}
 	l.step()
 	l.rest()
+	return true
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/weir-edge/weir/edge/stdio"
 )
 
-// TestListenersOfOneProcess: of a server that keeps one subscription of a connection and forgets it
-// when any ends, as the Go SDK does, all hear what they listen to, once, and nothing else, whoever
-// comes, goes, or is refused meanwhile; so they do of one that keeps them all.
+// TestListenersOfOneProcess: of a server that keeps one subscription of a connection for each list,
+// and forgets them when any ends, as the Go SDK does, all hear what they listen to, once, and nothing
+// else, whoever comes, goes, or is refused meanwhile; so they do of one that keeps them all.
 func TestListenersOfOneProcess(t *testing.T) {
 	const tools, prompts, updated = "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/updated"
 	for name, mode := range modes {

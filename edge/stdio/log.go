@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
@@ -34,7 +35,8 @@ const (
 // logbook takes what one process prints. It is safe for concurrent use.
 type logbook struct {
 	to      func(Line)
-	secrets [][]byte // the longest first
+	secrets [][]byte      // the longest first
+	lines   atomic.Uint64 // that were read
 
 	mu     sync.Mutex
 	last   []string  // of stderr
@@ -186,6 +188,7 @@ func (b *logbook) read(source string, r io.Reader) {
 	l := newLines(r, maxLine, maxLine)
 	for {
 		text, _, err := l.next()
+		b.lines.Add(1)
 		if head, _, cut := isLong(err); cut {
 			b.printed(source, append(b.whole(head), "…"...))
 			continue

@@ -48,8 +48,9 @@ type played struct {
 	client json.RawMessage // capabilities
 	calls  map[string]chan struct{}
 
-	listens []string // ids of subscriptions/listen
-	past    []string // and of those that have ended
+	listens []string            // ids of subscriptions/listen
+	of      map[string][]string // methods of notifications, with their URIs, by id
+	keeps   map[string]string   // of a server like those of the Go SDK: the one id that each of them has
 }
 
 type packet struct {
@@ -251,11 +252,10 @@ func (s *played) handle(p *packet, line []byte) int {
 	case "notifications/cancelled":
 		s.tell("cancelled %s", p.Params.RequestID)
 		s.mu.Lock()
-		if _, forgets := s.how["forgets"]; forgets && slices.Contains(s.past, string(p.Params.RequestID)) {
-			s.listens = nil
+		s.listens = slices.DeleteFunc(s.listens, func(id string) bool { return id == string(p.Params.RequestID) })
+		if _, forgets := s.how["forgets"]; forgets && s.forget(string(p.Params.RequestID)) {
 			defer s.result(p.Params.RequestID, `{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":%s}}`, p.Params.RequestID)
 		}
-		s.listens = slices.DeleteFunc(s.listens, func(id string) bool { return id == string(p.Params.RequestID) })
 		if c := s.calls[string(p.Params.RequestID)]; c != nil {
 			close(c)
 			delete(s.calls, string(p.Params.RequestID))
@@ -280,12 +280,10 @@ func (s *played) handle(p *packet, line []byte) int {
 			return -1
 		}
 		s.tell("listen %s %s", p.ID, p.Params.Notifications)
-		_, forgets := s.how["forgets"] // as the Go SDK does: of all subscriptions it has the last, and that until any ends
 		s.mu.Lock()
-		if s.past = append(s.past, string(p.ID)); forgets {
-			s.listens = nil
-		}
-		if refused := strings.Contains(string(p.Params.Notifications), "refused:"); refused {
+		s.remember(string(p.ID), p.Params.Notifications)
+		if strings.Contains(string(p.Params.Notifications), "refused:") {
+			s.forget(string(p.ID))
 			s.mu.Unlock()
 			s.fail(p.ID, -32602, "no such resource")
 			return -1
@@ -388,7 +386,14 @@ func (s *played) call(p *packet, line []byte, cancelled chan struct{}) {
 		}
 		if _, modern := s.how["modern"]; modern { // it tells of changes whom it was asked to
 			s.mu.Lock()
-			to := slices.Clone(s.listens)
+			what := arg("method") + " "
+			if arg("method") == "notifications/resources/updated" {
+				what += arg("uri")
+			}
+			to := slices.DeleteFunc(slices.Clone(s.listens), func(id string) bool { return !slices.Contains(s.of[id], what) })
+			if _, forgets := s.how["forgets"]; forgets {
+				to = slices.DeleteFunc(to, func(id string) bool { return s.keeps[what] != id })
+			}
 			s.mu.Unlock()
 			for _, id := range to {
 				s.say(`{"jsonrpc":"2.0","method":%q,"params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%s},"uri":%q}}`, arg("method"), id, arg("uri"))
@@ -444,6 +449,51 @@ func (s *played) call(p *packet, line []byte, cancelled chan struct{}) {
 		s.say(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, id, arg("method"), questions[arg("method")])
 		s.text(p.ID, string(<-c))
 	}
+}
+
+// remember notes a subscription; a server of the Go SDK (1.8) has of each list and resource the
+// last one of the connection. s.mu is held.
+func (s *played) remember(id string, notifications json.RawMessage) {
+	var w struct {
+		Tools     bool     `json:"toolsListChanged"`
+		Prompts   bool     `json:"promptsListChanged"`
+		Resources bool     `json:"resourcesListChanged"`
+		URIs      []string `json:"resourceSubscriptions"`
+	}
+	_ = json.Unmarshal(notifications, &w)
+	if s.keeps == nil {
+		s.keeps, s.of = map[string]string{}, map[string][]string{}
+	}
+	s.of[id] = nil
+	keep := func(what string) {
+		s.keeps[what] = id
+		s.of[id] = append(s.of[id], what)
+	}
+	for what, wished := range map[string]bool{"tools": w.Tools, "prompts": w.Prompts, "resources": w.Resources} {
+		if wished {
+			keep("notifications/" + what + "/list_changed ")
+		}
+	}
+	for _, uri := range w.URIs {
+		keep("notifications/resources/updated " + uri)
+	}
+}
+
+// forget notes the end of a subscription as such a server does, whose end takes all lists, and its
+// resources, from all others. s.mu is held.
+func (s *played) forget(id string) bool {
+	all, ok := s.of[id]
+	if !ok {
+		return false
+	}
+	delete(s.of, id)
+	for _, what := range []string{"tools", "prompts", "resources"} {
+		delete(s.keeps, "notifications/"+what+"/list_changed ")
+	}
+	for _, what := range all {
+		delete(s.keeps, what)
+	}
+	return true
 }
 
 var questions = map[string]string{

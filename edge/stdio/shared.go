@@ -33,7 +33,7 @@ type shared struct {
 	c       *child // nil while there is none
 	members map[*member]bool
 	calls   map[string]*member // requests under way by id, but for those that last
-	lasting map[string]*member // subscriptions/listen that only the server understands, by id
+	lasting map[string]*member // subscriptions/listen by themselves, by id
 	asked   []asked            // questions of the server
 	uris    map[string]subscribed
 	subs    map[string]string // resources/subscribe under way by id: the URI
@@ -116,7 +116,7 @@ func (s *shared) open(ctx context.Context, h *edge.Owner) (edge.Stream, error) {
 func (s *shared) use() edge.Use {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return edge.Use{Calls: len(s.calls), Listens: len(s.lasting) > 0 || s.c != nil && s.c.listeners.any()}
+	return edge.Use{Calls: len(s.calls), Listens: len(s.lasting) > 0 || s.c != nil && s.c.listeners.some.Load() > 0}
 }
 
 // ended tells all members that the process is gone.

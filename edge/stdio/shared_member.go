@@ -148,14 +148,11 @@ func (m *member) Listen(raw []byte, edits []mcp.Edit) error {
 		return err
 	}
 	id := slices.Clone(n.IDText())
-	known, err := c.listeners.add(m, n, func(one *mcp.Message, must bool) {
+	err = c.listeners.add(m, n, func(one *mcp.Message, must bool) {
 		if !m.tell(len(one.Raw), must, func() { m.h.Hear(one) }) {
 			m.s.b.dropped.Add(1)
 		}
-	}, func(why error) { m.tell(0, true, func() { m.h.Failed(id, why) }) })
-	if !known {
-		return m.Send(n.Raw, nil)
-	}
+	}, func(raw []byte) error { return m.Send(raw, nil) }, func(why error) { m.tell(0, true, func() { m.h.Failed(id, why) }) })
 	if m.gone() { // meanwhile
 		c.listeners.leave(m)
 	}
@@ -164,8 +161,8 @@ func (m *member) Listen(raw []byte, edits []mcp.Edit) error {
 
 // Unlisten is edge.Stream.Unlisten.
 func (m *member) Unlisten(id []byte, why string) {
-	if c, err := m.process(); err == nil && !c.listeners.remove(m, id) {
-		_ = m.Send(cancelled(id, why), nil) // one that has ended needs no word
+	if c, err := m.process(); err == nil {
+		c.listeners.remove(m, id, why)
 	}
 }
 
@@ -196,15 +193,18 @@ func (m *member) Close() error {
 	m.left = true
 	delete(s.members, m)
 	var given []string // requests of which it would hear nothing any longer
-	for _, table := range []map[string]*member{s.calls, s.lasting} {
-		for id, of := range table {
-			if of == m {
-				s.drop(id)
-				if id == s.meeting {
-					continue // nobody may cancel it
-				}
-				given = append(given, id)
+	for id, of := range s.calls {
+		if of == m {
+			s.drop(id)
+			if id == s.meeting {
+				continue // nobody may cancel it
 			}
+			given = append(given, id)
+		}
+	}
+	for id, of := range s.lasting {
+		if of == m {
+			s.drop(id)
 		}
 	}
 	s.waits = slices.DeleteFunc(s.waits, func(w greeted) bool { return w.m == m })

@@ -47,3 +47,22 @@ func startOf(t *testing.T, plan *compile.Plan, how string) *edgetest.Edge {
 		return stdio.New(stdio.Config{Name: "back", Starter: program(t, how, "")})
 	})))
 }
+
+// TestLastWords: what a server printed before it ended is logged to its end, though whoever takes
+// the lines is slow.
+func TestLastWords(t *testing.T) {
+	t.Parallel()
+	b := start(t, "legacy", func(c *stdio.Config) {
+		take := c.Lines
+		c.Lines = func(l stdio.Line) {
+			time.Sleep(20 * time.Millisecond)
+			take(l)
+		}
+	})
+	c := b.NewClient().As(edgetest.Legacy, "")
+	c.CallTool("1", "stderr", `{"n":60,"text":"much"}`).Result()
+	if _, err := c.TryAsk("2", "tools/call", edgetest.CallParams("exit", "{}")); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the last line is logged", func() bool { return strings.Contains(b.log(), "stderr: told to exit\n") })
+}

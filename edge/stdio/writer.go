@@ -123,6 +123,16 @@ func (w *writer) send(raw []byte, edits []mcp.Edit) error {
 	return nil
 }
 
+// over returns the error of what is sent once the server has ended; nil before.
+func (w *writer) over() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return edge.Errorf(edge.Unavailable, "send", "%w", errOver)
+	}
+	return nil
+}
+
 // attempt writes as much as the server takes without waiting; w.mu is held. What goes
 // wrong shows when the rest is written.
 func (w *writer) attempt(b []byte) int {
