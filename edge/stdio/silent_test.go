@@ -60,7 +60,7 @@ func TestLastWords(t *testing.T) {
 		}
 	})
 	c := b.NewClient().As(edgetest.Legacy, "")
-	c.CallTool("1", "stderr", `{"n":60,"text":"much"}`).Result()
+	c.CallTool("1", "stderr", `{"n":100,"text":"`+strings.Repeat("x", 1000)+`"}`).Result()
 	if _, err := c.TryAsk("2", "tools/call", edgetest.CallParams("exit", "{}")); err != nil {
 		t.Fatal(err)
 	}
