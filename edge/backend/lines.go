@@ -174,11 +174,13 @@ func (l *lines) ask(ctx context.Context, w *waiter, raw []byte, edits []mcp.Edit
 
 // send is ask once the waiter is listed.
 func (l *lines) send(ctx context.Context, w *waiter, raw []byte, edits []mcp.Edit, silence time.Duration, until time.Time) error {
-	send := l.stream.Send
+	var err error
 	if w.lasts {
-		send = l.stream.Listen
+		err = l.stream.Listen(raw, edits)
+	} else {
+		err = l.stream.Send(raw, edits)
 	}
-	if err := send(raw, edits); err != nil {
+	if err != nil {
 		l.forget(w)
 		return &unsent{err}
 	}

@@ -434,7 +434,7 @@ func (c *child) hear(m *mcp.Message) {
 
 // unanswered tells whose request it was that the answer to it is none.
 func (c *child) unanswered(id []byte, why error) {
-	if !c.listeners.over(id, func(e *listener) { e.fail(why) }) {
+	if !c.listeners.over(id, nil, why) {
 		c.h.Failed(id, why)
 	}
 }

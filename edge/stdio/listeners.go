@@ -434,20 +434,11 @@ func (l *listeners) say(e *listener, f func()) {
 func (l *listeners) hear(n *mcp.Message) bool {
 	switch n.Kind {
 	case mcp.Result, mcp.Failure:
-		return l.over(n.IDText(), func(e *listener) {
-			if one, err := mcp.Decode(mcp.Splice(nil, n.Raw, n.WithID([]byte(e.key.id)))); err == nil {
-				e.hear(one, true)
-			}
-		})
+		return l.over(n.IDText(), n, nil)
 	case mcp.Notification:
 		switch n.Method {
 		case "notifications/cancelled":
-			return l.over(n.Get("requestId").Of(n.Raw), func(e *listener) {
-				params := mcp.Change(n.Params.Of(n.Raw), nil, mcp.Raw("requestId", []byte(e.key.id)))
-				if one, err := mcp.Decode(mcp.AppendRequest(nil, nil, n.Method, params)); err == nil {
-					e.hear(one, true)
-				}
-			})
+			return l.over(n.Get("requestId").Of(n.Raw), n, nil)
 		case "notifications/subscriptions/acknowledged":
 			return l.acknowledged(n.Meta(mcp.MetaSubscription).Of(n.Raw), n)
 		case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed", "notifications/resources/updated":
@@ -563,8 +554,9 @@ func (l *listeners) changed(id []byte, n *mcp.Message) bool {
 }
 
 // over notes that the server has ended a subscription, or refused it, with which it may have
-// forgotten others. tell has a listener told so, if it was one of all; it reports whether it was.
-func (l *listeners) over(id []byte, tell func(*listener)) bool {
+// forgotten others: by a message, or by none for a reason. It reports whether that was one of all,
+// whose listeners are told.
+func (l *listeners) over(id []byte, n *mcp.Message, why error) bool {
 	ofAll, ok := l.ours(id)
 	if !ok {
 		return false
@@ -614,10 +606,25 @@ func (l *listeners) over(id []byte, tell func(*listener)) bool {
 			continue // it has left
 		}
 		if l.drop(e); l.alone[plain(e.key.id)] != e { // else what else it listens to goes on
-			l.say(e, func() { tell(e) })
+			l.say(e, func() { e.over(n, why) })
 		}
 	}
 	l.step()
 	l.rest()
 	return true
+}
+
+// over tells the listener of the end.
+func (e *listener) over(n *mcp.Message, why error) {
+	if n == nil {
+		e.fail(why)
+		return
+	}
+	raw := mcp.Splice(nil, n.Raw, n.WithID([]byte(e.key.id)))
+	if n.Kind == mcp.Notification {
+		raw = mcp.AppendRequest(nil, nil, n.Method, mcp.Change(n.Params.Of(n.Raw), nil, mcp.Raw("requestId", []byte(e.key.id))))
+	}
+	if one, err := mcp.Decode(raw); err == nil {
+		e.hear(one, true)
+	}
 }

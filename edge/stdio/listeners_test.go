@@ -51,6 +51,13 @@ func TestListenersOfOneProcess(t *testing.T) {
 				for i := range 20 { // more than are kept
 					listen(fmt.Sprint(100+i), fmt.Sprintf(`{"resourceSubscriptions":["a:%d"]}`, i)).Close()
 				}
+				await(t, "the process is asked again after the last end", func() bool {
+					cancelled, last := len(b.told("cancelled ")), ""
+					for _, line := range b.told("") {
+						last = line
+					}
+					return cancelled >= 20 && (how == "modern" || strings.Contains(last, "weir-listen-"))
+				})
 				five := listen("5", `{"toolsListChanged":true}`)
 				for range 2 {
 					changed(updated, "a:b")
