@@ -385,7 +385,15 @@ func (l *lane) call(ctx context.Context, client edge.Client, m, answer *mcp.Mess
 	if lasts {
 		silence, until = 0, time.Time{}
 	}
-	if err = at.ask(ctx, w, m.Raw, w.numbered(m), silence, until); err == nil {
+	err = at.ask(ctx, w, m.Raw, w.numbered(m), silence, until)
+	if lasts { // it may have ended already
+		why := "it is over"
+		if err != nil {
+			why = wire.Reason(err)
+		}
+		at.stream.Unlisten(w.id, why)
+	}
+	if err == nil {
 		answer.SetID(m.IDText())
 		if t := answer.Meta(mcp.MetaSubscription); lasts && t.OK() {
 			return answer.Decode(mcp.Splice(nil, answer.Raw, mcp.Edit{Span: t, With: m.IDText()}))
@@ -398,8 +406,7 @@ func (l *lane) call(ctx context.Context, client edge.Client, m, answer *mcp.Mess
 		if edge.KindOf(u.error) == edge.Unavailable {
 			l.live.CompareAndSwap(at, nil)
 		}
-	case lasts && kind == edge.Gone:
-		at.stream.Unlisten(w.id, wire.Reason(err))
+	case lasts:
 	case kind == edge.Gone || kind == edge.Timeout:
 		at.cancel(w.id, wire.Reason(err))
 	}

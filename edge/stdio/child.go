@@ -24,7 +24,7 @@ const (
 	// leftovers is how long after its end what a server has said last is waited for, and lastWords how
 	// long it is read while there is more.
 	leftovers = 250 * time.Millisecond
-	lastWords = 5 * time.Second
+	lastWords = 2 * time.Second
 
 	// maxBatch is how many messages a server's batch may have.
 	maxBatch = 1000

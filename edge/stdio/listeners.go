@@ -21,14 +21,24 @@ const (
 
 	// maxParked is how many subscriptions to resources a process may have that nobody listens to any
 	// longer, because others listen to the same resources.
-	maxParked = 32
+	maxParked = 128
 
 	// maxCompared is how many resources of a subscription are compared with those of others.
-	maxCompared = 10_000
+	maxCompared = 1000
+
+	// maxLeft is how many answers to subscriptions that were cancelled are waited for: not all
+	// servers send one.
+	maxLeft = 4096
+
+	// maxMeta is how long what a client says of itself may be to be said to the process for all.
+	maxMeta = 16 << 10
 
 	// unheard is how long after the last who listens has left the process is told so: clients that
 	// come back find the subscription as it was.
-	unheard = time.Second
+	unheard = 250 * time.Millisecond
+
+	// unanswered is how long the process may take to acknowledge a subscription of all.
+	unanswered = 30 * time.Second
 )
 
 // ownListen begins the ids, JSON text, of the subscriptions of all listeners together.
@@ -59,13 +69,14 @@ type listeners struct {
 	past   map[string]bool // ids of those before now
 	ending map[string]bool // of those that were cancelled and are not answered
 	stale  bool            // the server may have forgotten now
+	timer  *time.Timer     // looks at all of this again; nil for never
 	number uint64          // of the last
 	meta   []byte          // JSON text: _meta of the last
 
 	alone  map[string]*listener // subscriptions by themselves, by id
-	parked []*listener          // of alone, those to which nobody listens any longer
+	parked []*listener          // of alone, those to which nobody listens any longer, the oldest first
 	left   map[string]bool      // ids of those that were cancelled and are not answered
-	uris   map[uint64]int       // how many of alone are of a resource, by its hash
+	uris   map[uint64]int       // how many of alone that are not parked are of a resource, by its hash
 }
 
 // seed is that of the hashes of resources.
@@ -87,7 +98,8 @@ type listener struct {
 	pass  func(raw []byte) error // sends to the process what is answered to the listener itself
 	fail  func(error)
 	uris  []uint64   // hashes of the resources that it listens to by itself
-	why   string     // why it has ended
+	why   string     // why it is parked; "" while it is not
+	bare  bool       // the server honours nothing of what it listens to by itself
 	open  bool       // it was acknowledged
 	told  sync.Mutex // one thing after the other, the acknowledgement first
 }
@@ -108,16 +120,20 @@ type lists uint8
 var listsByName = map[string]lists{"toolsListChanged": 1, "promptsListChanged": 2, "resourcesListChanged": 4}
 
 // listsOf splits the notifications member of subscriptions/listen: the lists that it wishes for,
-// and the JSON text of the others.
+// and the JSON text of what else it is for.
 func listsOf(notifications []byte) (w lists, rest []byte) {
 	var drop []string
 	for _, f := range mcp.Members(notifications) {
 		kind, list := listsByName[string(f.Name)]
-		if value := string(f.Value); !list || value != "true" && value != "false" {
-			continue
-		} else if drop = append(drop, string(f.Name)); value == "true" {
+		switch value := string(f.Value); {
+		case list && value == "true":
 			w |= kind
+		case list && value == "false":
+		case string(f.Name) == "resourceSubscriptions" && value[0] == '[' && len(mcp.Elements(f.Value)) == 0:
+		default:
+			continue
 		}
+		drop = append(drop, string(f.Name))
 	}
 	return w, mcp.Change(notifications, drop)
 }
@@ -187,10 +203,8 @@ func (l *listeners) remove(of *member, id []byte, why string) {
 	if e := l.all[listenerKey{of, string(id)}]; e != nil {
 		l.drop(e)
 	}
-	if e := l.alone[string(plain(id))]; e != nil && !slices.Contains(l.parked, e) {
-		e.why = why
-		l.parked = append(l.parked, e)
-		l.unpark()
+	if e := l.alone[string(plain(id))]; e != nil {
+		l.park(e, why)
 	}
 	l.rest()
 }
@@ -205,12 +219,10 @@ func (l *listeners) leave(of *member) {
 		}
 	}
 	for _, e := range l.alone {
-		if e.key.of == of && !slices.Contains(l.parked, e) {
-			e.why = "its client has left"
-			l.parked = append(l.parked, e)
+		if e.key.of == of {
+			l.park(e, "its client has left")
 		}
 	}
-	l.unpark()
 	l.rest()
 }
 
@@ -235,129 +247,65 @@ func (l *listeners) drop(e *listener) {
 	l.waits = slices.DeleteFunc(l.waits, func(one *listener) bool { return one == e })
 }
 
-// byItself has the process asked for a subscription, and its answers passed on.
-func (l *listeners) byItself(e *listener, n *mcp.Message) {
-	if l.alone == nil {
-		l.alone, l.left, l.uris = make(map[string]*listener), make(map[string]bool), make(map[uint64]int)
-	}
-	id := plain(e.key.id)
-	if before := l.alone[id]; before != nil {
-		l.forget(before)
-	}
-	l.alone[id] = e
-	e.whole, e.rest = nil, nil
-	if all := mcp.Elements(mcp.Lookup(n.Get("notifications").Of(n.Raw), "resourceSubscriptions")); len(all) <= maxCompared {
-		for _, uri := range all {
-			e.uris = append(e.uris, maphash.String(seed, mcp.String(uri)))
-		}
-	}
-	slices.Sort(e.uris)
-	e.uris = slices.Compact(e.uris)
-	for _, uri := range e.uris {
-		l.uris[uri]++
-	}
-	l.count()
-	l.due = append(l.due, func() {
-		if err := e.pass(n.Raw); err != nil {
-			l.mu.Lock()
-			l.forget(e)
-			l.drop(e)
-			l.unlock()
-			e.fail(err)
-		}
-	})
-}
-
-// forget takes out a subscription by itself.
-func (l *listeners) forget(e *listener) {
-	if id := plain(e.key.id); l.alone[id] == e {
-		delete(l.alone, id)
-		for _, uri := range e.uris {
-			if l.uris[uri]--; l.uris[uri] == 0 {
-				delete(l.uris, uri)
-			}
-		}
-	}
-	l.parked = slices.DeleteFunc(l.parked, func(one *listener) bool { return one == e })
-	l.count()
-}
-
-func (l *listeners) count() { l.own.Store(int32(len(l.alone) + len(l.left))) }
-
-// unpark cancels what is parked, but for subscriptions with a resource to which somebody listens.
-func (l *listeners) unpark() {
-	shared := make(map[uint64]int) // how many of the parked are of a resource
-	for _, e := range l.parked {
-		for _, uri := range e.uris {
-			shared[uri]++
-		}
-	}
-	over := len(l.parked) - maxParked
-	for _, e := range slices.Clone(l.parked) {
-		if over--; over < 0 && slices.ContainsFunc(e.uris, func(uri uint64) bool { return l.uris[uri] > shared[uri] }) {
-			continue
-		}
-		l.forget(e)
-		for _, uri := range e.uris {
-			shared[uri]--
-		}
-		if len(l.left) >= maxParked { // not all servers answer
-			clear(l.left)
-		}
-		l.left[plain(e.key.id)] = true
-		l.count()
-		l.due = append(l.due, func() {
-			word := cancelled([]byte(e.key.id), e.why)
-			if e.pass(word) != nil { // whose it was is no longer there
-				_ = l.send(word)
-			}
-		})
-	}
-}
-
-// rest has the process told in a while that nobody listens, unless somebody does then.
+// rest has ended in a while what nobody listens to, unless somebody does then.
 func (l *listeners) rest() {
-	s := l.now
-	if len(l.all) > 0 || s == nil {
+	if len(l.parked) > 0 || len(l.all) == 0 && l.now != nil {
+		l.later(unheard)
+	}
+}
+
+// later looks at everything again.
+func (l *listeners) later(in time.Duration) {
+	if l.timer != nil {
 		return
 	}
-	time.AfterFunc(unheard, func() {
+	l.timer = time.AfterFunc(in, func() {
 		defer edge.Contain(l.log, "listeners")
 		l.mu.Lock()
 		defer l.unlock()
-		if len(l.all) == 0 && l.next == nil && l.now == s {
-			l.cancel(s.id)
+		l.timer = nil
+		l.unpark()
+		if len(l.all) == 0 && l.next == nil && l.now != nil {
+			l.past = add(l.past, l.now.id)
 			l.now = nil
+			l.cancel()
 		}
+		l.step()
 	})
 }
 
-// cancel ends the subscriptions of the past, and another; "" for none.
-func (l *listeners) cancel(other string) {
-	l.ending, l.past = l.past, nil
-	if l.ending == nil {
-		l.ending = make(map[string]bool)
+// cancel ends the subscriptions of the past.
+func (l *listeners) cancel() {
+	l.ending = nil
+	for id := range l.past {
+		if l.send(cancelled([]byte(id), "nobody listens to it any more")) == nil {
+			l.ending = add(l.ending, id)
+			delete(l.past, id)
+		}
 	}
-	if other != "" {
-		l.ending[other] = true
+}
+
+// add puts an id into a set, which may be nil.
+func add(set map[string]bool, id string) map[string]bool {
+	if set == nil {
+		set = make(map[string]bool)
 	}
-	for id := range l.ending {
-		_ = l.send(cancelled([]byte(id), "nobody listens to it any more")) // a process that has ended needs no word
-	}
+	set[id] = true
+	return set
 }
 
 // step asks for what is waited for, unless something is under way.
 func (l *listeners) step() {
-	if l.next != nil {
-		return
-	}
 	l.waits = slices.DeleteFunc(l.waits, func(e *listener) bool {
-		there := l.now != nil && e.lists&^l.now.asked == 0
+		there := l.now != nil && e.lists&^l.now.asked == 0 && (l.next == nil || e.lists&^l.next.asked == 0)
 		if there {
 			l.admit(e)
 		}
 		return there
 	})
+	if l.next != nil {
+		return
+	}
 	if len(l.waits) > 0 || l.stale && l.now != nil && len(l.all) > 0 {
 		l.ask()
 	}
@@ -379,18 +327,34 @@ func (l *listeners) ask() {
 				required = append(required, m)
 			}
 		}
-		l.meta = mcp.Change(nil, nil, required...)
+		if l.meta = mcp.Change(nil, nil, required...); len(l.meta) > maxMeta {
+			l.meta = mcp.Change(nil, nil, mcp.Raw(mcp.MetaVersion, mcp.Lookup(l.meta, mcp.MetaVersion)), mcp.With(mcp.MetaClientInfo, `{"name":"weir","version":""}`), mcp.With(mcp.MetaCapabilities, "{}"))
+		}
 	}
 	params := mcp.Change(nil, nil, mcp.Raw("_meta", l.meta), mcp.Raw("notifications", mcp.Change(nil, nil, s.asked.members()...)))
 	if err := l.send(mcp.AppendRequest(nil, []byte(s.id), "subscriptions/listen", params)); err != nil {
-		l.stale = l.now != nil // and is asked for again with what comes next
 		for _, e := range s.of {
 			l.drop(e)
 			l.due = append(l.due, func() { e.fail(err) })
 		}
+		if l.stale = l.now != nil && edge.KindOf(err) == edge.Overload; l.stale {
+			l.later(unheard)
+		}
 		return
 	}
 	l.next = s
+	time.AfterFunc(unanswered, func() {
+		defer edge.Contain(l.log, "listeners")
+		if l.isNext(s) {
+			l.over([]byte(s.id), nil, edge.Errorf(edge.Unavailable, "listen", "the server has not acknowledged the subscription in %s", unanswered))
+		}
+	})
+}
+
+func (l *listeners) isNext(s *subscription) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.next == s
 }
 
 // admit tells a listener that it is heard, and of what; one that listens to more than lists when
@@ -479,6 +443,8 @@ func (l *listeners) acknowledged(id []byte, n *mcp.Message) bool {
 		}
 		one := n.Clone()
 		if said.OK() {
+			_, rest := listsOf(said.Of(n.Raw))
+			e.bare = len(mcp.Members(rest)) == 0
 			changed, err := mcp.Decode(mcp.Splice(nil, n.Raw, mcp.Edit{Span: said, With: mcp.Change(said.Of(n.Raw), nil, lists.members()...)}))
 			if err == nil {
 				one = changed
@@ -496,11 +462,8 @@ func (l *listeners) acknowledged(id []byte, n *mcp.Message) bool {
 		s.honoured &= some
 	}
 	if l.now != nil {
-		if l.past == nil {
-			l.past = make(map[string]bool)
-		}
-		if l.past[l.now.id] = true; len(l.past) > maxPast {
-			l.cancel("")
+		if l.past = add(l.past, l.now.id); len(l.past) > maxPast {
+			l.cancel()
 		}
 	}
 	l.now, l.next = s, nil
@@ -523,12 +486,12 @@ func (l *listeners) changed(id []byte, n *mcp.Message) bool {
 		if e == nil || n.Method != "notifications/resources/updated" {
 			return e != nil && e.lists != 0 // of its lists it is told under the subscription of all
 		}
-		if !slices.Contains(l.parked, e) {
+		if e.why == "" {
 			return false
 		}
 		uri := maphash.String(seed, n.Text("uri"))
 		for _, other := range l.alone {
-			if _, of := slices.BinarySearch(other.uris, uri); of && other.open && !slices.Contains(l.parked, other) {
+			if _, of := slices.BinarySearch(other.uris, uri); of && other.open && other.why == "" {
 				return true
 			}
 		}
@@ -568,35 +531,50 @@ func (l *listeners) over(id []byte, n *mcp.Message, why error) bool {
 		if e == nil && !left {
 			return false
 		}
-		if left {
+		bare := false
+		switch {
+		case left:
 			delete(l.left, string(plain(id)))
 			l.count()
-		} else {
+		default:
+			// A server ends at once what it honours nothing of; the lists go on.
+			bare = e.bare && n != nil && n.Kind == mcp.Result && l.all[e.key] == e
 			l.forget(e)
-			l.drop(e)
-			l.unpark()
+			if !bare {
+				l.drop(e)
+			}
 		}
 		l.stale = true
 		l.step()
 		l.rest()
-		return false
+		return bare
 	}
 	var ended []*listener
 	switch own := string(id); {
 	case l.next.is(own):
-		ended = l.next.of
-		l.stale = l.stale || len(ended) > 0 // but what was asked for again, and is refused, is so another time
+		s := l.next
+		ended = s.of
 		l.next = nil
-	case l.now.is(own):
-		l.now = nil
+		if n == nil { // what comes later is not heard
+			l.past = add(l.past, own)
+		}
 		for _, e := range l.all {
-			if e.open {
+			if e.open && l.now == nil { // it was to take the place of one that has ended
 				ended = append(ended, e)
 			}
 		}
+		l.stale = l.stale || len(s.of) > 0 // but what was asked for again, and is refused, is so another time
+	case l.now.is(own) && l.next != nil:
+		l.now = nil
+	case l.now.is(own):
+		for _, e := range l.all {
+			if e.open && (l.alone[plain(e.key.id)] != e || e.lists&l.now.honoured != 0) {
+				ended = append(ended, e)
+			}
+		}
+		l.now = nil
 	case l.past[own]:
 		delete(l.past, own)
-		l.stale = true
 	case l.ending[own]:
 		delete(l.ending, own)
 		l.stale = l.stale || len(l.ending) == 0
@@ -605,9 +583,11 @@ func (l *listeners) over(id []byte, n *mcp.Message, why error) bool {
 		if l.all[e.key] != e {
 			continue // it has left
 		}
-		if l.drop(e); l.alone[plain(e.key.id)] != e { // else what else it listens to goes on
-			l.say(e, func() { e.over(n, why) })
+		l.drop(e)
+		if l.alone[plain(e.key.id)] == e {
+			l.park(e, "its lists have ended")
 		}
+		l.say(e, func() { e.over(n, why) })
 	}
 	l.step()
 	l.rest()
@@ -622,7 +602,7 @@ func (e *listener) over(n *mcp.Message, why error) {
 	}
 	raw := mcp.Splice(nil, n.Raw, n.WithID([]byte(e.key.id)))
 	if n.Kind == mcp.Notification {
-		raw = mcp.AppendRequest(nil, nil, n.Method, mcp.Change(n.Params.Of(n.Raw), nil, mcp.Raw("requestId", []byte(e.key.id))))
+		raw = mcp.AppendRequest(nil, nil, n.Method, mcp.Change(n.Params.Of(n.Raw), []string{"_meta"}, mcp.Raw("requestId", []byte(e.key.id))))
 	}
 	if one, err := mcp.Decode(raw); err == nil {
 		e.hear(one, true)

@@ -112,3 +112,47 @@ func TestListenersOfAnotherEra(t *testing.T) {
 		})
 	}
 }
+
+// TestListenersOfOtherServers: who listens to lists and resources hears the lists of a server that
+// has no subscriptions to resources, and ends at once what it honours nothing of; and of one that
+// ends each subscription when there is another all hear, without being asked again and again.
+func TestListenersOfOtherServers(t *testing.T) {
+	const tools, prompts = "notifications/tools/list_changed", "notifications/prompts/list_changed"
+	for name, mode := range modes {
+		for how, second := range map[string]string{
+			"modern forgets lists-only": `{"toolsListChanged":true,"resourceSubscriptions":["a:b"]}`,
+			"modern one":                `{"toolsListChanged":true,"resourceSubscriptions":[]}`,
+		} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				t.Parallel()
+				b := start(t, how, func(c *stdio.Config) { c.Mode = mode })
+				c := b.NewClient().As(edgetest.Modern, "")
+				var heard []*edgetest.Response
+				for i, wish := range []string{`{"promptsListChanged":true}`, second} {
+					r := c.Ask(fmt.Sprint(i), "subscriptions/listen", `{"notifications":`+wish+`}`)
+					want := []string{`{"promptsListChanged":true}`, `{"toolsListChanged":true}`}[i]
+					if m := r.NextMessage(); edgetest.Member(string(m.Params), "notifications") != want {
+						t.Fatalf("acknowledged: %s", m.Params)
+					}
+					heard = append(heard, r)
+				}
+				if how == "modern forgets lists-only" {
+					await(t, "the process is asked again", func() bool { return len(b.told("weir-listen-")) >= 3 })
+				}
+				for range 3 {
+					for i, method := range []string{prompts, tools} {
+						if got := text(t, c.CallTool("9", "notify", `{"method":"`+method+`"}`)); got != "told" {
+							t.Fatal(got)
+						}
+						if m := heard[i].NextMessage(); m.Method != method {
+							t.Errorf("instead of %s: %s", method, m.Method)
+						}
+					}
+				}
+				if n := len(b.told("listen ")); n > 4 {
+					t.Errorf("the process was asked %d times", n)
+				}
+			})
+		}
+	}
+}

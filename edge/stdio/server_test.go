@@ -288,9 +288,31 @@ func (s *played) handle(p *packet, line []byte) int {
 			s.fail(p.ID, -32602, "no such resource")
 			return -1
 		}
+		honoured := p.Params.Notifications
+		if _, is := s.how["lists-only"]; is {
+			members := map[string]json.RawMessage{}
+			_ = json.Unmarshal(honoured, &members)
+			delete(members, "resourceSubscriptions")
+			honoured, _ = json.Marshal(members)
+		}
+		before := s.listens
 		s.listens = append(s.listens, string(p.ID))
+		if _, one := s.how["one"]; one {
+			s.listens = s.listens[len(before):]
+		}
 		s.mu.Unlock()
-		s.say(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%s},"notifications":%s}}`, p.ID, p.Params.Notifications)
+		s.say(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%s},"notifications":%s}}`, p.ID, honoured)
+		if string(honoured) == "{}" {
+			before = []string{string(p.ID)} // as servers of the Go SDK do
+			s.mu.Lock()
+			s.forget(string(p.ID))
+			s.mu.Unlock()
+		} else if _, one := s.how["one"]; !one {
+			before = nil
+		}
+		for _, id := range before {
+			s.result(json.RawMessage(id), `{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":%s}}`, id)
+		}
 	case "resources/subscribe", "resources/unsubscribe":
 		s.tell("%s %s", p.Method, p.Params.URI)
 		if _, is := s.how["subscribe-mute"]; is {

@@ -144,6 +144,9 @@ func (m *member) Listen(raw []byte, edits []mcp.Edit) error {
 		return err
 	}
 	c, err := m.process()
+	if err == nil {
+		err = c.w.over()
+	}
 	if err != nil {
 		return err
 	}
