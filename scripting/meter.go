@@ -97,15 +97,24 @@ func (m *meter) made(v starlark.Value, err error) (starlark.Value, error) {
 	return v, nil
 }
 
-// key looks at what is to be hashed.
+// key looks at what is to be hashed, and written where an error says that it is missing.
 func (m *meter) key(thread *starlark.Thread, v starlark.Value) error {
-	switch v.(type) {
-	case starlark.String, starlark.Bytes, starlark.Tuple:
-		units, err := compared(v)
-		if err != nil {
-			return err
+	switch v := v.(type) {
+	case starlark.String, starlark.Bytes:
+		return m.work(thread, 1+starlark.Len(v)/16)
+	case starlark.Int:
+		if n := bitLen(v); n > 64 {
+			return m.work(thread, square(n, n)/4)
 		}
-		return m.work(thread, units)
+	case starlark.Tuple:
+		w := weigher{left: maxCompared, plain: true}
+		if err := w.weigh(v, 0); err != nil {
+			return errCompared
+		}
+		if w.bytes > maxValueBytes {
+			return errValueBytes
+		}
+		return m.work(thread, maxCompared-w.left+w.bytes/16+w.digits)
 	}
 	return nil
 }
@@ -114,10 +123,11 @@ func (m *meter) key(thread *starlark.Thread, v starlark.Value) error {
 func (m *meter) keys(thread *starlark.Thread, all ...starlark.Value) error {
 	total := 0
 	for _, v := range all {
-		if err := m.sequence(thread, v); err != nil {
+		n, err := m.sequence(thread, v)
+		if err != nil {
 			return err
 		}
-		total += max(0, starlark.Len(v))
+		total += n
 	}
 	crowded := crowdOf(total)
 	var first chains // of the set, if it is one, in which the elements of the others are looked for
@@ -146,15 +156,28 @@ func (m *meter) keys(thread *starlark.Thread, all ...starlark.Value) error {
 	return nil
 }
 
-// sequence looks at what is to be gone through in one step.
-func (m *meter) sequence(thread *starlark.Thread, v starlark.Value) error {
+// sequence looks at what is to be gone through in one step, and returns how many values it has. What
+// does not say how many, such as codepoints(), is gone through for it.
+func (m *meter) sequence(thread *starlark.Thread, v starlark.Value) (n int, err error) {
 	switch v := v.(type) {
 	case starlark.String: // not iterable
-		return nil
+		return 0, nil
 	case starlark.Sequence:
-		return m.fits(thread, 0, v.Len())
+		return v.Len(), m.fits(thread, 0, v.Len())
+	case starlark.Iterable:
+		for range starlark.Elements(v) {
+			if n++; n%paidAtOnce == 0 {
+				if err := m.fits(thread, 0, paidAtOnce); err != nil {
+					return n, err
+				}
+			}
+			if n > maxValueElements {
+				return n, errValueElements
+			}
+		}
+		return n, m.work(thread, n%paidAtOnce)
 	}
-	return nil
+	return 0, nil
 }
 
 // text looks at a value of which the text is to be made, and returns the size of it.

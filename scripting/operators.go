@@ -56,10 +56,14 @@ func countedFunctions() starlark.StringDict {
 		return args[0], m.allocate(sizeEntry)
 	})
 	scope[fnStar] = hiddenBuiltin(2, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
-		if err := m.sequence(thread, args[0]); err != nil {
+		n, err := m.sequence(thread, args[0])
+		if err != nil {
 			return nil, err
 		}
-		return args[0], m.allocate(sizeElement * max(0, starlark.Len(args[0])))
+		if starlark.Len(args[0]) < 0 {
+			n *= 3 // it grows as it is made, and each value of it is made
+		}
+		return args[0], m.allocate(sizeElement * n)
 	})
 	scope[fnMethod] = hiddenBuiltin(2, func(m *meter, _ *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
 		return m.method(args[0], string(args[1].(starlark.String)))
@@ -485,10 +489,22 @@ func verb(err error, is, should string) error {
 	return err
 }
 
+// longer looks at what is to be appended to a list.
+func (m *meter) longer(thread *starlark.Thread, x *starlark.List, more starlark.Value) error {
+	n := starlark.Len(more)
+	if n < 0 {
+		var err error
+		if n, err = m.sequence(thread, more); err != nil {
+			return err
+		}
+	}
+	return m.fits(thread, 0, x.Len()+n)
+}
+
 // extend appends to a list, by the language's own method.
 func (m *meter) extend(thread *starlark.Thread, x *starlark.List, more starlark.Iterable) error {
 	before := x.Len()
-	if err := m.fits(thread, 0, before+max(0, starlark.Len(more))); err != nil {
+	if err := m.longer(thread, x, more); err != nil {
 		return err
 	}
 	method, err := x.Attr("extend")

@@ -37,6 +37,8 @@ type weigher struct {
 	left  int // values
 	bytes int // of its text, at the most
 
+	digits int // units of writing its large integers, where plain
+
 	json   bool   // bytes are those of its JSON text
 	plain  bool   // bytes are those of the texts in it, as a comparison meets them
 	cycles bool   // a value within itself is written as [...]
@@ -68,6 +70,7 @@ func (w *weigher) weigh(v starlark.Value, depth int) error {
 		if n > 64 && w.payer != nil {
 			return w.payer.work(w.thread, square(n, n)/4)
 		}
+		w.digits += square(n, n) / 4
 		return nil
 	case starlark.Bool, starlark.NoneType:
 		w.bytes += 5
