@@ -72,7 +72,7 @@ func (c *crowd) add(key starlark.Value) (units int) {
 		if units++; other.hash != hash {
 			continue
 		}
-		same, more := alike(key, other.key)
+		same, more := alike(key, other.key, false)
 		if units += more; same {
 			return perStored * units
 		}
@@ -108,21 +108,31 @@ func chainsOf(v starlark.Value) chains {
 	return c
 }
 
-// alike compares two keys of one hash as the language does, and says what that takes, in units.
-func alike(x, y starlark.Value) (same bool, units int) {
+// alike compares two values as the language does, and says what that takes, in units. In order, it
+// goes into sequences of different length.
+func alike(x, y starlark.Value, order bool) (same bool, units int) {
 	switch a := x.(type) {
-	case starlark.Tuple:
-		b, ok := y.(starlark.Tuple)
-		if !ok || len(a) != len(b) {
+	case starlark.Tuple, *starlark.List:
+		if x.Type() != y.Type() || !order && starlark.Len(x) != starlark.Len(y) {
 			return false, 1
 		}
-		for i := range a {
-			same, more := alike(a[i], b[i])
+		a1, b1 := a.(starlark.Indexable), y.(starlark.Indexable)
+		for i := range min(a1.Len(), b1.Len()) {
+			same, more := alike(a1.Index(i), b1.Index(i), order)
 			if units += 1 + more; !same {
 				return false, units
 			}
 		}
-		return true, units
+		return a1.Len() == b1.Len(), units
+	case *starlark.Dict:
+		b, ok := y.(*starlark.Dict)
+		if !ok || a.Len() != b.Len() {
+			return false, 1
+		}
+		return alikeDicts(a, b, order)
+	case *starlark.Set: // of which the keys are paid for in another place
+		b, ok := y.(*starlark.Set)
+		return ok && a.Len() == b.Len(), 1
 	case starlark.String:
 		b, _ := y.(starlark.String)
 		units = min(len(a), len(b)) / 16
@@ -132,7 +142,7 @@ func alike(x, y starlark.Value) (same bool, units int) {
 	case starlark.Int:
 		switch b := y.(type) {
 		case starlark.Float:
-			units = mixed(a, b)
+			return mixed(a, b)
 		case starlark.Int:
 			units = 3
 			if _, ok := a.Int64(); !ok {
@@ -140,18 +150,39 @@ func alike(x, y starlark.Value) (same bool, units int) {
 			}
 		}
 	case starlark.Float:
-		if b, ok := y.(starlark.Int); ok {
-			units = mixed(b, a)
+		switch b := y.(type) {
+		case starlark.Int:
+			return mixed(b, a)
+		case starlark.Float:
+			return a == b || a != a && b != b, 0
 		}
 	}
 	same, err := starlark.Equal(x, y)
 	return same || err != nil, units
 }
 
-// mixed is the work of comparing an integer with a float: the language makes fractions of both.
-func mixed(n starlark.Int, f starlark.Float) int {
+// alikeDicts is alike for dicts of one length.
+func alikeDicts(a, b *starlark.Dict, order bool) (same bool, units int) {
+	for key, v := range a.Entries() {
+		other, found, _ := b.Get(key)
+		if units++; !found {
+			return false, units
+		}
+		same, more := alike(v, other, order)
+		if units += more; !same {
+			return false, units
+		}
+	}
+	return true, units
+}
+
+// mixed is alike for an integer and a float. The language makes fractions of both.
+func mixed(n starlark.Int, f starlark.Float) (same bool, units int) {
 	_, exp := math.Frexp(float64(f))
-	return 60 + (bitLen(n)+max(exp, -exp))/8
+	if whole, err := starlark.NumberToInt(f); err == nil && float64(f) == math.Trunc(float64(f)) {
+		same, _ = starlark.Equal(n, whole)
+	}
+	return same, 60 + (bitLen(n)+max(exp, -exp))/8
 }
 
 // crowding counts a key, and the work of going through those in its bucket.

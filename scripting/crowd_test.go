@@ -3,6 +3,7 @@ package scripting_test
 import (
 	"fmt"
 	"math/big"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -221,6 +222,61 @@ func TestX36NumbersOfTwoKinds(t *testing.T) {
 		if got := told(run(t, source)); got != want {
 			t.Errorf("%s: %s", source, got)
 		}
+	}
+}
+
+// TestX36Comparisons: whatever is compared costs steps by what it takes.
+func TestX36Comparisons(t *testing.T) {
+	const huge = "h = 3\nfor i in range(16): h = h * h\n" // 103,000 bits
+	const long = "l = list(range(9900))\n"
+	for source, most := range map[string]int{
+		huge + "f = float(1e-300)\nwhile True: h < f":                      7_000,
+		huge + "while True: h == 1e-300":                                   7_000,
+		huge + "while True: 1e-300 != h":                                   7_000,
+		huge + "f = 1e-300\nwhile True: f == " + strings.Repeat("9", 4000): 70_000,
+		huge + "x, y = [[1e-300]], [[h]]\nwhile True: x == y":              7_000,
+		huge + "x, y = [0, 1e-300], [0, h, 1]\nwhile True: x < y":          7_000,
+		huge + "x, y = {1: [1e-300]}, {1: [h]}\nwhile True: x != y":        7_000,
+		huge + "x = [[h]] * 500000\nreturn [1e-300] in x":                  300,
+		huge + "x = [(h, 0)] * 500000\nx.index((1e-300, 0))":               300,
+		huge + "x = [{0: (h,)}] * 500000\nx.remove({0: (1e-300,)})":        300,
+		long + "m = [[]]\nwhile True: l < m[0]":                            7_000,
+		long + "while True: l in []":                                       7_000,
+		long + "m = ([l], [0])\nwhile True: m[0] == m[1]":                  7_000,
+	} {
+		from := cpu()
+		o := run(t, source, func(r *scripting.Run) { r.Limits.Steps = 100_000 })
+		if took := cpu() - from; !strings.Contains(told(o), "too many steps") || took > time.Second || int(o.Steps) > most {
+			t.Errorf("%s: %.80s after %d steps, %s", source, told(o), o.Steps, took)
+		}
+	}
+	for source, most := range map[string]int{ // what is little work is many steps
+		long + "m = [1]\nwhile True: l == m":                                   100_000,
+		"x, y = 3, 1.5\nwhile True: x < y":                                     100_000,
+		"x, y = [1, 2.5, \"a\"], [1, 2.5, \"b\"]\nwhile True: x == y":          100_000,
+		"x = [(1, i) for i in range(1000)]\nfor i in range(10): (1, 2.5) in x": 0,
+	} {
+		o := run(t, source, func(r *scripting.Run) { r.Limits.Steps = 100_000 })
+		if most > 0 && int(o.Steps) < most*9/10 || most == 0 && o.Error != nil {
+			t.Errorf("%s: %.80s after %d steps", source, told(o), o.Steps)
+		}
+	}
+	for source, want := range map[string]string{
+		"a, b = [1, [2, 3]], [1, [2]]\nreturn [a < b, a > b, a == b, a != b, b < a]":           "[false,true,false,true,true]",
+		"x = {\"a\": [1, 2.0]}\nreturn [x == {\"a\": [1.0, 2]}, x == {\"b\": 1}, [x] == [{}]]": "[true,false,false]",
+		"return [2 == 2.0, 2.5 == 2, 2 < 2.5, float(\"nan\") == 1, 1 < float(\"inf\")]":        "[true,false,true,false,true]",
+		"return len(set([1, 1.0, 2.0, 2, 2.5, 9007199254740993, 9007199254740992.0]))":         "5",
+	} {
+		if got := told(run(t, source)); got != want {
+			t.Errorf("%s: %s", source, got)
+		}
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	o := run(t, "x = [None] * 9000\nmax([[None] * i + [[None] * j + [x]] for i in range(30) for j in range(30)])", func(r *scripting.Run) { r.Limits.Steps = 10_000_000 })
+	runtime.ReadMemStats(&after)
+	if got, bytes := told(o), after.TotalAlloc-before.TotalAlloc; !strings.Contains(got, "not implemented") || bytes > 200<<20 {
+		t.Errorf("%s, %d MiB", got, bytes>>20)
 	}
 }
 

@@ -138,7 +138,7 @@ func hiddenBuiltin(steps uint64, f func(*meter, *starlark.Thread, starlark.Tuple
 func (m *meter) binary(thread *starlark.Thread, op syntax.Token, x, y starlark.Value) (starlark.Value, error) {
 	switch op {
 	case syntax.EQL, syntax.NEQ, syntax.LT, syntax.LE, syntax.GT, syntax.GE:
-		if err := m.comparable(thread, x, y); err != nil {
+		if err := m.comparable(thread, op, x, y); err != nil {
 			return nil, err
 		}
 		ok, err := starlark.Compare(op, x, y)
@@ -292,9 +292,22 @@ func (m *meter) interpolated(thread *starlark.Thread, format string, x starlark.
 	return m.fits(thread, size, 0)
 }
 
-// comparable looks at both sides of a comparison. Values of different types are not gone into.
-func (m *meter) comparable(thread *starlark.Thread, x, y starlark.Value) error {
-	if x.Type() != y.Type() {
+// comparable looks at both sides of a comparison. Values of different types are not gone into, but
+// for numbers, nor are sequences of different length where they need but be equal.
+func (m *meter) comparable(thread *starlark.Thread, op syntax.Token, x, y starlark.Value) error {
+	equal, several := op == syntax.EQL || op == syntax.NEQ, false
+	switch x.(type) {
+	case starlark.Int, starlark.Float:
+		if x.Type() == y.Type() {
+			break
+		}
+		if _, units := alike(x, y, false); units > unitsOfSmall {
+			return m.work(thread, units)
+		}
+	case starlark.Tuple, *starlark.List, *starlark.Dict, *starlark.Set:
+		several = true
+	}
+	if x.Type() != y.Type() || several && equal && starlark.Len(x) != starlark.Len(y) {
 		return nil
 	}
 	a, err := compared(x)
@@ -305,11 +318,21 @@ func (m *meter) comparable(thread *starlark.Thread, x, y starlark.Value) error {
 	if err != nil {
 		return err
 	}
-	var met numbers
-	met.add(x)
-	met.add(y)
-	return m.work(thread, min(a, b)*met.times())
+	least, units := min(a, b), 0
+	if several { // both were gone through
+		units = min(maxCompared, max(a, b)-least)
+	}
+	if err := m.work(thread, least+units); err != nil || !several {
+		return err
+	}
+	_, units = alike(x, y, !equal)
+	return m.work(thread, max(0, units-unitsOfAlike*least))
 }
+
+const (
+	unitsOfSmall = 256 // that the language needs to compare an integer of one word with a float
+	unitsOfAlike = 8   // of alike, for each that compared says, where numbers are small or of one kind
+)
 
 // contained looks at x in y.
 func (m *meter) contained(thread *starlark.Thread, x, y starlark.Value) error {
@@ -342,19 +365,28 @@ func (m *meter) search(thread *starlark.Thread, x starlark.Value, in starlark.Se
 		}
 		return m.work(thread, units)
 	}
-	var own numbers
-	own.add(x) // once: to look at a large integer takes as long as it is
-	if err := m.work(thread, in.Len()*each); err != nil || !numeric(x) {
+	if err := m.work(thread, (in.Len()+1)*each); err != nil {
 		return err
 	}
+	var own numbers
+	slack := unitsOfAlike * each
+	if numeric(x) {
+		own.add(x) // once: to look at a large integer takes as long as it is
+	}
 	for v := range starlark.Elements(in) {
-		if !numeric(v) || v.Type() == x.Type() {
-			continue // others are not gone into, or soon compared
+		units := 0
+		if !numeric(x) {
+			_, units = alike(x, v, false)
+			units -= slack
+		} else if numeric(v) && v.Type() != x.Type() { // others are not gone into, or soon compared
+			met := own
+			met.add(v)
+			units = each * (met.times() - 1)
 		}
-		met := own
-		met.add(v)
-		if err := m.work(thread, each*(met.times()-1)); err != nil {
-			return err
+		if units > 0 {
+			if err := m.work(thread, units); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
