@@ -280,6 +280,50 @@ func TestX36Comparisons(t *testing.T) {
 	}
 }
 
+// TestX36NumbersOfOneHash: numbers of two kinds that have one hash cost steps where they are keys, few of
+// them too, and where others are looked for among them.
+func TestX36NumbersOfOneHash(t *testing.T) {
+	const huge = "h = 3\nfor i in range(13): h = h * h\nh = [h - h % (1 << 32) + (i << 32) for i in range(64)]\n" // of 12,984 bits
+	const small = "i = [(k + 1) << 32 for k in range(128)]\nf = [(k + 1) * 1e-300 for k in range(128)]\n"
+	for source, most := range map[string]int{
+		huge + "return len(set(h + [(k + 1) * 1e-300 for k in range(9000)]))":                         120_000,
+		huge + "return len(set(h).intersection([1e-300] * 500000))":                                   5_000,
+		huge + "s = set(h)\nreturn [k for k in [1e-300] * 90000 if k in s]":                           5_000,
+		huge + "s = dict([(k, 0) for k in h])\nwhile True: s.get(1e-300)":                             5_000,
+		huge + "s = {k: 0 for k in h}\nk = 1e-300\nwhile True: s.pop(k, 0)":                           5_000,
+		huge + "s = {k: 0 for k in h}\nwhile True: k = s.get(0.5) if 0.5 in s else 0":                 5_000,
+		huge + small + "s, z = set(h), set(f[:64])\nwhile True: z <= s":                               5_000,
+		huge + small + "s, z = [set(h)], [set(f[:64])]\nwhile True: z == s":                           5_000,
+		huge + small + "s, z = {k: 0 for k in h}, {k: 0 for k in f[:64]}\nwhile True: z == s":         7_000,
+		huge + small + "sorted([set(h[:9]), set(f[:9])] * 5000)":                                      5_000,
+		small + "while True: set(i + f)":                                                              5_000,
+		small + "s = set(f)\nwhile True: s.discard(0)":                                                40_000,
+		small + "for k in range(999999): {x: 0 for x in i + f}":                                       9_000,
+		"s = set([(0,) * 3000 + (k << 32,) for k in range(10)])\nx = (0,) * 3001\nwhile True: x in s": 40_000,
+	} {
+		from := cpu()
+		o := run(t, source, func(r *scripting.Run) { r.Limits.Steps = 300_000 })
+		if took := cpu() - from; !strings.Contains(told(o), "too many steps") || took > 2*time.Second || int(o.Steps) > most {
+			t.Errorf("%s: %.80s after %d steps, %s", source, told(o), o.Steps, took)
+		}
+	}
+	const scores = "s = [k / 1000 for k in range(1, 200)]\n"
+	for _, source := range []string{ // that nobody chose: a round takes no more steps than those that are told
+		scores + "for k in range(1000): set(s)",
+		scores + "for k in range(20): d = {x: 0 for x in s}",
+		scores + "d = {x: 0 for x in s}\nr = [1, 2]\nfor k in range(5000): y = 0.5 in d and d[0.007] or r[k % 2]",
+		"p = [3, 3.5, 4, 4.5, 5] * 20\nfor k in range(500): set(p)",
+		"p = [3, 3.5, 4, 4.5, 5]\nd = {}\nfor k in range(200): d[p[k % 5]] = k",
+		"d = {k: 0 for k in range(3000)}\nfor k in range(3000): d[k] = d[k] + 1",
+		"a, b = set([(k, 1) for k in range(200)]), set([(k, 1) for k in range(200)])\nfor k in range(100): a == b",
+	} {
+		o := run(t, source, func(r *scripting.Run) { r.Limits.Steps = 120_000 })
+		if o.Error != nil {
+			t.Errorf("%s: %s after %d steps", source, told(o), o.Steps)
+		}
+	}
+}
+
 // TestX36CrowdedTuples: tuples that begin with the same values take as long as they are to compare,
 // so they cost steps by their length, few of them too, however they come into a set or dict.
 func TestX36CrowdedTuples(t *testing.T) {

@@ -16,6 +16,8 @@ type meter struct {
 	stored *crowd // the keys that were put into dicts one by one; see storing
 	stores int    // how many those were
 	room   int    // for how many of them stored is made
+
+	chains map[uint32]chain // the heaviest by hash; see crowding
 }
 
 // unitsPerStep is how many units of work, about 10 ns each, count as a step towards the
@@ -104,8 +106,11 @@ func (m *meter) key(thread *starlark.Thread, v starlark.Value) error {
 		return m.work(thread, 1+starlark.Len(v)/16)
 	case starlark.Int:
 		if n := bitLen(v); n > 64 {
-			return m.work(thread, square(n, n)/4)
+			if err := m.work(thread, square(n, n)/4); err != nil {
+				return err
+			}
 		}
+	case starlark.Float:
 	case starlark.Tuple:
 		w := weigher{left: maxCompared, plain: true}
 		if err := w.weigh(v, 0); err != nil {
@@ -114,9 +119,13 @@ func (m *meter) key(thread *starlark.Thread, v starlark.Value) error {
 		if w.bytes > maxValueBytes {
 			return errValueBytes
 		}
-		return m.work(thread, maxCompared-w.left+w.bytes/16+w.digits)
+		if err := m.work(thread, maxCompared-w.left+w.bytes/16+w.digits); err != nil {
+			return err
+		}
+	default:
+		return nil
 	}
-	return nil
+	return m.work(thread, m.found(v))
 }
 
 // keys looks at all elements of sequences before they are hashed into one dict or set.

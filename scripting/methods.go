@@ -449,7 +449,7 @@ func (m *meter) pairs(thread *starlark.Thread, v starlark.Value, into *starlark.
 			if err := m.key(thread, key); err != nil {
 				return err
 			}
-			if crowded.few() || has > 0 { // some at a time become many
+			if crowded.few || has > 0 { // some at a time become many
 				if err := m.storing(thread, key); err != nil {
 					return err
 				}

@@ -44,6 +44,9 @@ func countedFunctions() starlark.StringDict {
 		return args[0], m.allocate(2 * sizeElement)
 	})
 	scope[fnKey] = hiddenBuiltin(2, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+		if n, ok := args[0].(starlark.Int); ok && bitLen(n) <= 64 {
+			return n, nil // mostly an index
+		}
 		return args[0], m.key(thread, args[0])
 	})
 	scope[fnStored] = hiddenBuiltin(2, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
@@ -323,6 +326,9 @@ func (m *meter) comparable(thread *starlark.Thread, op syntax.Token, x, y starla
 		units = min(maxCompared, max(a, b)-least)
 	}
 	if err := m.work(thread, least+units); err != nil || !several {
+		return err
+	}
+	if err := m.work(thread, m.within(x)+m.within(y)); err != nil {
 		return err
 	}
 	_, units = alike(x, y, !equal)

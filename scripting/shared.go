@@ -139,7 +139,7 @@ func (c *caller) reset() {
 	thread.SetMaxExecutionSteps(r.mark)
 	r.final = nil
 	c.meter.total, c.meter.spent, c.meter.looked = 0, 0, 0
-	c.meter.stored, c.meter.stores, c.meter.room = nil, 0, 0
+	c.meter.stored, c.meter.stores, c.meter.room, c.meter.chains = nil, 0, 0, nil
 	c.local, c.task.local = nil, nil
 }
 

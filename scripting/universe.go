@@ -199,6 +199,9 @@ func (m *meter) ordered(thread *starlark.Thread, name string, args starlark.Tupl
 			}
 			units += n
 			met.add(v)
+			if err := m.work(thread, rounds*m.within(v)); err != nil {
+				return nil, nil, err
+			}
 		}
 		return args, named, m.work(thread, units*(rounds*met.times()-1))
 	}
@@ -213,7 +216,7 @@ func (m *meter) ordered(thread *starlark.Thread, name string, args starlark.Tupl
 			return nil, err
 		}
 		met.add(v)
-		return v, m.work(thread, n*rounds*met.times())
+		return v, m.work(thread, n*rounds*met.times()+rounds*m.within(v))
 	})
 	if at >= 0 {
 		named = slices.Clone(named)
