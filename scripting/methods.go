@@ -121,6 +121,13 @@ func (m *meter) before(thread *starlark.Thread, x starlark.Value, name string, a
 	case *starlark.List:
 		return m.listMethod(thread, x, name, args)
 	case *starlark.Dict:
+		if name == "update" {
+			for _, pair := range named { // one at a time becomes many
+				if err := m.storing(thread, pair[0]); err != nil {
+					return err
+				}
+			}
+		}
 		return m.dictMethod(thread, x, name, args)
 	case *starlark.Set:
 		if name == "pop" {

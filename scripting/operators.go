@@ -66,6 +66,14 @@ func countedFunctions() starlark.StringDict {
 		if starlark.Len(args[0]) < 0 {
 			n *= 3 // it grows as it is made, and each value of it is made
 		}
+		if d, ok := args[0].(*starlark.Dict); ok { // of which another is made, maybe
+			crowded := crowdOf(n)
+			for key := range d.Entries() {
+				if err := m.crowding(thread, crowded, key); err != nil {
+					return nil, err
+				}
+			}
+		}
 		return args[0], m.allocate(sizeElement * n)
 	})
 	scope[fnMethod] = hiddenBuiltin(2, func(m *meter, _ *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
