@@ -32,7 +32,7 @@ var errCrowded = errors.New("an object has names that were chosen to be slow to 
 type crowd struct {
 	few  bool
 	both int                 // kinds of numbers that came, a bit for each
-	keys []uint32            // of each bucket, up to mostCrowded
+	keys []uint32            // of each bucket, up to mostCrowded; nil for mostNumbers
 	more map[uint32][]hashed // the different keys that came to a bucket after those, and all that are long to compare
 	met  chain               // of the last key that was added
 }
@@ -45,6 +45,9 @@ type hashed struct {
 // crowdOf is that of a dict of so many keys. Of few it counts tuples and numbers alone, numbers for
 // what those of the other kind take: to compare them takes as long as they are.
 func crowdOf(keys int) *crowd {
+	if keys <= mostNumbers {
+		return &crowd{few: true}
+	}
 	buckets := 1
 	for float64(keys) >= 6.5*float64(buckets) { // as the language has them
 		buckets <<= 1
@@ -67,14 +70,17 @@ func (c *crowd) add(key starlark.Value) (units int) {
 	case starlark.Int:
 		c.both |= 1
 		_, small := key.Int64()
-		number, long, most = true, c.both == 3 || !small, mostNumbers
+		number, long, most = true, c.both == 3 && c.keys != nil || !small, mostNumbers
 	case starlark.Float:
 		c.both |= 2
-		number, long, most = true, c.both == 3, mostNumbers
+		number, long, most = true, c.both == 3 && c.keys != nil, mostNumbers
 	default:
 		if c.few {
 			return 0
 		}
+	}
+	if !long && c.keys == nil {
+		return 0
 	}
 	hash, err := key.Hash()
 	if err != nil {
@@ -177,18 +183,16 @@ func chainsOf(v starlark.Value) chains {
 // goes into sequences of different length.
 func alike(x, y starlark.Value, order bool) (same bool, units int) {
 	switch a := x.(type) {
-	case starlark.Tuple, *starlark.List:
-		if x.Type() != y.Type() || !order && starlark.Len(x) != starlark.Len(y) {
-			return false, 1
+	case starlark.Tuple:
+		if b, ok := y.(starlark.Tuple); ok {
+			return alikeAll(a, b, order)
 		}
-		a1, b1 := a.(starlark.Indexable), y.(starlark.Indexable)
-		for i := range min(a1.Len(), b1.Len()) {
-			same, more := alike(a1.Index(i), b1.Index(i), order)
-			if units += 1 + more; !same {
-				return false, units
-			}
+		return false, 1
+	case *starlark.List:
+		if b, ok := y.(*starlark.List); ok {
+			return alikeAll(a, b, order)
 		}
-		return a1.Len() == b1.Len(), units
+		return false, 1
 	case *starlark.Dict:
 		b, ok := y.(*starlark.Dict)
 		if !ok || a.Len() != b.Len() {
@@ -209,8 +213,10 @@ func alike(x, y starlark.Value, order bool) (same bool, units int) {
 		case starlark.Float:
 			return mixed(a, b)
 		case starlark.Int:
-			units = 3
-			if _, ok := a.Int64(); !ok {
+			n, small := a.Int64()
+			if m, ok := b.Int64(); ok && small {
+				return n == m, 3
+			} else if units = 3; !small {
 				units = 30 + bitLen(a)/64
 			}
 		}
@@ -224,6 +230,21 @@ func alike(x, y starlark.Value, order bool) (same bool, units int) {
 	}
 	same, err := starlark.Equal(x, y)
 	return same || err != nil, units
+}
+
+// alikeAll is alike for lists or tuples.
+func alikeAll[L starlark.Indexable](a, b L, order bool) (same bool, units int) {
+	n, m := a.Len(), b.Len()
+	if n != m && !order {
+		return false, 1
+	}
+	for i := range min(n, m) {
+		same, more := alike(a.Index(i), b.Index(i), order)
+		if units += 1 + more; !same {
+			return false, units
+		}
+	}
+	return n == m, units
 }
 
 // alikeDicts is alike for dicts of one length.
@@ -264,6 +285,17 @@ func (m *meter) crowding(thread *starlark.Thread, c *crowd, key starlark.Value) 
 	}
 	if units > 0 {
 		return m.work(thread, units)
+	}
+	return nil
+}
+
+// again counts the keys of a dict of which another is made.
+func (m *meter) again(thread *starlark.Thread, d *starlark.Dict) error {
+	crowded := crowdOf(d.Len())
+	for key := range d.Entries() {
+		if err := m.crowding(thread, crowded, key); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -165,8 +165,7 @@ func (m *meter) keys(thread *starlark.Thread, all ...starlark.Value) error {
 	return nil
 }
 
-// sequence looks at what is to be gone through in one step, and returns how many values it has. What
-// does not say how many, such as codepoints(), is gone through for it.
+// sequence looks at what is to be gone through in one step, and returns how many values it has.
 func (m *meter) sequence(thread *starlark.Thread, v starlark.Value) (n int, err error) {
 	switch v := v.(type) {
 	case starlark.String: // not iterable
@@ -174,19 +173,24 @@ func (m *meter) sequence(thread *starlark.Thread, v starlark.Value) (n int, err 
 	case starlark.Sequence:
 		return v.Len(), m.fits(thread, 0, v.Len())
 	case starlark.Iterable:
-		for range starlark.Elements(v) {
-			if n++; n%paidAtOnce == 0 {
-				if err := m.fits(thread, 0, paidAtOnce); err != nil {
-					return n, err
-				}
-			}
-			if n > maxValueElements {
-				return n, errValueElements
-			}
-		}
-		return n, m.work(thread, n%paidAtOnce)
+		return m.count(thread, v)
 	}
 	return 0, nil
+}
+
+// count is sequence for what does not say how many, such as codepoints(): it is gone through.
+func (m *meter) count(thread *starlark.Thread, v starlark.Iterable) (n int, err error) {
+	for range starlark.Elements(v) {
+		if n++; n > maxValueElements {
+			return n, errValueElements
+		}
+		if n%paidAtOnce == 0 {
+			if err := m.work(thread, paidAtOnce); err != nil {
+				return n, err
+			}
+		}
+	}
+	return n, m.work(thread, n%paidAtOnce)
 }
 
 // text looks at a value of which the text is to be made, and returns the size of it.

@@ -66,12 +66,9 @@ func countedFunctions() starlark.StringDict {
 		if starlark.Len(args[0]) < 0 {
 			n *= 3 // it grows as it is made, and each value of it is made
 		}
-		if d, ok := args[0].(*starlark.Dict); ok { // of which another is made, maybe
-			crowded := crowdOf(n)
-			for key := range d.Entries() {
-				if err := m.crowding(thread, crowded, key); err != nil {
-					return nil, err
-				}
+		if d, ok := args[0].(*starlark.Dict); ok && n > fewKeys {
+			if err := m.again(thread, d); err != nil {
+				return nil, err
 			}
 		}
 		return args[0], m.allocate(sizeElement * n)
