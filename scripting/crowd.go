@@ -91,12 +91,9 @@ func (c *crowd) add(key starlark.Value) (units int) {
 		c.keys[at]++
 		return 0
 	}
+	free, dear := mostCrowded-mostNumbers, 0 // numbers of one word and one kind are free at first, the others mostly dear
 	if c.few {
-		at = hash
-	}
-	free := mostCrowded - mostNumbers // numbers of one word and one kind
-	if c.few {
-		free = fewKeys
+		at, free = hash, fewKeys
 	}
 	for i, other := range c.more[at] {
 		same, more := false, 0
@@ -104,13 +101,17 @@ func (c *crowd) add(key starlark.Value) (units int) {
 			same, more = alike(key, other.key, false)
 			c.met.add(other.key, more)
 		}
-		if !number || i >= free || more > 3 {
+		switch {
+		case number && more > 3:
+			dear += 1 + more
+		case !number || i >= free:
 			units += 1 + more
 		}
-		if same && number && c.few {
-			return perStored * max(0, units-freeUnits)
-		} else if same {
-			return perStored * units
+		if same && c.few {
+			dear = max(0, dear-freeUnits)
+		}
+		if same {
+			return perStored * (units + dear)
 		}
 	}
 	if c.more == nil {
@@ -118,8 +119,8 @@ func (c *crowd) add(key starlark.Value) (units int) {
 	}
 	c.more[at] = append(c.more[at], hashed{hash, key})
 	c.met.add(key, 0)
-	if number {
-		return perStored * max(0, units-freeUnits)
+	if units += max(0, dear-freeUnits); units == 0 && number {
+		return 0
 	}
 	return perStored * (units + 1)
 }

@@ -244,6 +244,7 @@ func TestX36Comparisons(t *testing.T) {
 		huge + "x = [(h, 0)] * 500000\nx.index((1e-300, 0))":               300,
 		huge + "x = [{0: (h,)}] * 500000\nx.remove({0: (1e-300,)})":        300,
 		long + "m = [[]]\nwhile True: l < m[0]":                            7_000,
+		long + "m = [1]\nwhile True: l == m":                               7_000,
 		long + "while True: l in []":                                       7_000,
 		long + "m = ([l], [0])\nwhile True: m[0] == m[1]":                  7_000,
 	} {
@@ -254,7 +255,7 @@ func TestX36Comparisons(t *testing.T) {
 		}
 	}
 	for source, most := range map[string]int{ // what is little work is many steps
-		long + "m = [1]\nwhile True: l == m":                                   100_000,
+		long + "m = []\nwhile True: l == m":                                    100_000,
 		"x, y = 3, 1.5\nwhile True: x < y":                                     100_000,
 		"x, y = [1, 2.5, \"a\"], [1, 2.5, \"b\"]\nwhile True: x == y":          100_000,
 		"x = [(1, i) for i in range(1000)]\nfor i in range(10): (1, 2.5) in x": 0,

@@ -301,7 +301,7 @@ func (m *meter) interpolated(thread *starlark.Thread, format string, x starlark.
 }
 
 // comparable looks at both sides of a comparison. Values of different types are not gone into, but
-// for numbers, nor are sequences of different length where they need but be equal.
+// for numbers, nor is what need but be equal to something empty.
 func (m *meter) comparable(thread *starlark.Thread, op syntax.Token, x, y starlark.Value) error {
 	equal, several := op == syntax.EQL || op == syntax.NEQ, false
 	switch x.(type) {
@@ -315,7 +315,7 @@ func (m *meter) comparable(thread *starlark.Thread, op syntax.Token, x, y starla
 	case starlark.Tuple, *starlark.List, *starlark.Dict, *starlark.Set:
 		several = true
 	}
-	if x.Type() != y.Type() || several && equal && starlark.Len(x) != starlark.Len(y) {
+	if x.Type() != y.Type() || several && equal && min(starlark.Len(x), starlark.Len(y)) == 0 {
 		return nil
 	}
 	a, err := compared(x)
