@@ -187,7 +187,11 @@ func joined(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, n
 			}
 			s = v.String()
 		}
-		if err := r.work(thread, text.Len()+len(s), 0); err != nil {
+		size := text.Len() + len(s)
+		if size <= maxValueBytes { // else it is refused
+			size = len(sep) + len(s)
+		}
+		if err := r.work(thread, size, 0); err != nil {
 			return "", err
 		}
 		text.WriteString(s)

@@ -261,6 +261,12 @@ func isLiteralOf(e syntax.Expr, kind syntax.Token) bool {
 	return ok && l.Token == kind
 }
 
+// isCheap reports whether an expression is soon compared with anything: a literal that is neither a
+// float nor a large number.
+func isCheap(e syntax.Expr) bool {
+	return isLiteral(e) && !isLiteralOf(e, syntax.FLOAT) && (!isLiteralOf(e, syntax.INT) || isNumber(e))
+}
+
 // isNumber reports whether an expression is a number of the text that is not large.
 func isNumber(e syntax.Expr) bool {
 	l, ok := unparen(e).(*syntax.Literal)
@@ -282,7 +288,7 @@ func operator(e *syntax.BinaryExpr) syntax.Expr {
 	e.X, e.Y = expr(e.X), expr(e.Y)
 	switch e.Op {
 	case syntax.EQL, syntax.NEQ, syntax.LT, syntax.LE, syntax.GT, syntax.GE:
-		if isLiteral(e.X) || isLiteral(e.Y) {
+		if isCheap(e.X) || isCheap(e.Y) {
 			return e
 		}
 	case syntax.MINUS:

@@ -3,6 +3,7 @@ package scripting_test
 import (
 	"fmt"
 	"math/big"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +53,7 @@ func crowdedNames(n int) (names []string) {
 // minutes, whoever sends them and however the dict is made.
 func TestX36CrowdedNames(t *testing.T) {
 	names := crowdedNames(100_000)
+	list := `["` + strings.Join(names[:20_000], `","`) + `"]`
 	text := `{"` + strings.Join(names, `":0,"`) + `":0}`
 	escaped := `{"` + strings.Join(names, `":0,"\u`+"0061"+`","`) + `":0}` // no object: the decoder ends early
 	few := `{"` + strings.Join(names[:20_000], `" : 0, "`) + `":0,"\u00e9":{"a":1}}`
@@ -63,7 +65,9 @@ func TestX36CrowdedNames(t *testing.T) {
 		"json.decode, cut": {"return len(json.decode(first(0)))", fmt.Sprintf("%q", few[:len(few)-1]), "chosen to be slow to find"},
 		"json.decode, odd": {"return len(json.decode(first(0)))", fmt.Sprintf("%q", escaped[:1<<20]), "json.decode"},
 		"dict":             {"return len(dict([(k, 0) for k in first(0)]))", `["` + strings.Join(names[:20_000], `","`) + `"]`, "steps"},
-		"set":              {"return len(set(first(0)))", `["` + strings.Join(names[:20_000], `","`) + `"]`, "steps"},
+		"set":              {"return len(set(first(0)))", list, "steps"},
+		"update, by name":  {"d = {}\nfor k in first(0): d.update(**{k: 0})", list, "steps"},
+		"again, by name":   {"d = dict([(k, 0) for k in first(0)[:1000]])\nwhile True: dict(**d)", list, "steps"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			from := cpu()
@@ -73,8 +77,8 @@ func TestX36CrowdedNames(t *testing.T) {
 			if got := told(o); !strings.Contains(got, c.want) {
 				t.Errorf("%.200s, want %s", got, c.want)
 			}
-			if took := cpu() - from; took > 3*time.Second {
-				t.Error(took)
+			if took := cpu() - from; took > 3*time.Second || strings.HasSuffix(name, "by name") && o.Steps > 50_000 {
+				t.Error(took, o.Steps)
 			}
 		})
 	}
@@ -220,6 +224,106 @@ func TestX36NumbersOfTwoKinds(t *testing.T) {
 		"a = list(range(300))\nb = a[1:] + [2.5]\nreturn len([i for i in a if i in b])":       "299"} {
 		if got := told(run(t, source)); got != want {
 			t.Errorf("%s: %s", source, got)
+		}
+	}
+}
+
+// TestX36Comparisons: whatever is compared costs steps by what it takes.
+func TestX36Comparisons(t *testing.T) {
+	const huge = "h = 3\nfor i in range(16): h = h * h\n" // 103,000 bits
+	const long = "l = list(range(9900))\n"
+	for source, most := range map[string]int{
+		huge + "f = float(1e-300)\nwhile True: h < f":                      7_000,
+		huge + "while True: h == 1e-300":                                   7_000,
+		huge + "while True: 1e-300 != h":                                   7_000,
+		huge + "f = 1e-300\nwhile True: f == " + strings.Repeat("9", 4000): 70_000,
+		huge + "x, y = [[1e-300]], [[h]]\nwhile True: x == y":              7_000,
+		huge + "x, y = [0, 1e-300], [0, h, 1]\nwhile True: x < y":          7_000,
+		huge + "x, y = {1: [1e-300]}, {1: [h]}\nwhile True: x != y":        7_000,
+		huge + "x = [[h]] * 500000\nreturn [1e-300] in x":                  300,
+		huge + "x = [(h, 0)] * 500000\nx.index((1e-300, 0))":               300,
+		huge + "x = [{0: (h,)}] * 500000\nx.remove({0: (1e-300,)})":        300,
+		long + "m = [[]]\nwhile True: l < m[0]":                            7_000,
+		long + "m = [1]\nwhile True: l == m":                               7_000,
+		long + "while True: l in []":                                       7_000,
+		long + "m = ([l], [0])\nwhile True: m[0] == m[1]":                  7_000,
+	} {
+		from := cpu()
+		o := run(t, source, func(r *scripting.Run) { r.Limits.Steps = 100_000 })
+		if took := cpu() - from; !strings.Contains(told(o), "too many steps") || took > time.Second || int(o.Steps) > most {
+			t.Errorf("%s: %.80s after %d steps, %s", source, told(o), o.Steps, took)
+		}
+	}
+	for source, most := range map[string]int{ // what is little work is many steps
+		long + "m = []\nwhile True: l == m":                                    100_000,
+		"x, y = 3, 1.5\nwhile True: x < y":                                     100_000,
+		"x, y = [1, 2.5, \"a\"], [1, 2.5, \"b\"]\nwhile True: x == y":          100_000,
+		"x = [(1, i) for i in range(1000)]\nfor i in range(10): (1, 2.5) in x": 0,
+	} {
+		o := run(t, source, func(r *scripting.Run) { r.Limits.Steps = 100_000 })
+		if most > 0 && int(o.Steps) < most*9/10 || most == 0 && o.Error != nil {
+			t.Errorf("%s: %.80s after %d steps", source, told(o), o.Steps)
+		}
+	}
+	for source, want := range map[string]string{
+		"a, b = [1, [2, 3]], [1, [2]]\nreturn [a < b, a > b, a == b, a != b, b < a]":           "[false,true,false,true,true]",
+		"x = {\"a\": [1, 2.0]}\nreturn [x == {\"a\": [1.0, 2]}, x == {\"b\": 1}, [x] == [{}]]": "[true,false,false]",
+		"return [2 == 2.0, 2.5 == 2, 2 < 2.5, float(\"nan\") == 1, 1 < float(\"inf\")]":        "[true,false,true,false,true]",
+		"return len(set([1, 1.0, 2.0, 2, 2.5, 9007199254740993, 9007199254740992.0]))":         "5",
+	} {
+		if got := told(run(t, source)); got != want {
+			t.Errorf("%s: %s", source, got)
+		}
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	o := run(t, "x = [None] * 9000\nmax([[None] * i + [[None] * j + [x]] for i in range(30) for j in range(30)])", func(r *scripting.Run) { r.Limits.Steps = 10_000_000 })
+	runtime.ReadMemStats(&after)
+	if got, bytes := told(o), after.TotalAlloc-before.TotalAlloc; !strings.Contains(got, "not implemented") || bytes > 200<<20 {
+		t.Errorf("%s, %d MiB", got, bytes>>20)
+	}
+}
+
+// TestX36NumbersOfOneHash: numbers of two kinds that have one hash cost steps where they are keys, few of
+// them too, and where others are looked for among them.
+func TestX36NumbersOfOneHash(t *testing.T) {
+	const huge = "h = 3\nfor i in range(13): h = h * h\nh = [h - h % (1 << 32) + (i << 32) for i in range(64)]\n" // of 12,984 bits
+	const small = "i = [(k + 1) << 32 for k in range(128)]\nf = [(k + 1) * 1e-300 for k in range(128)]\n"
+	for source, most := range map[string]int{
+		huge + "return len(set(h + [(k + 1) * 1e-300 for k in range(9000)]))":                         120_000,
+		huge + "return len(set(h).intersection([1e-300] * 500000))":                                   5_000,
+		huge + "s = set(h)\nreturn [k for k in [1e-300] * 90000 if k in s]":                           5_000,
+		huge + "s = dict([(k, 0) for k in h])\nwhile True: s.get(1e-300)":                             5_000,
+		huge + "s = {k: 0 for k in h}\nk = 1e-300\nwhile True: s.pop(k, 0)":                           5_000,
+		huge + "s = {k: 0 for k in h}\nwhile True: k = s.get(0.5) if 0.5 in s else 0":                 5_000,
+		huge + small + "s, z = set(h), set(f[:64])\nwhile True: z <= s":                               5_000,
+		huge + small + "s, z = [set(h)], [set(f[:64])]\nwhile True: z == s":                           5_000,
+		huge + small + "s, z = {k: 0 for k in h}, {k: 0 for k in f[:64]}\nwhile True: z == s":         7_000,
+		huge + small + "sorted([set(h[:9]), set(f[:9])] * 5000)":                                      5_000,
+		small + "while True: set(i + f)":                                                              5_000,
+		small + "s = set(f)\nwhile True: s.discard(0)":                                                40_000,
+		small + "for k in range(999999): {x: 0 for x in i + f}":                                       9_000,
+		"s = set([(0,) * 3000 + (k << 32,) for k in range(10)])\nx = (0,) * 3001\nwhile True: x in s": 40_000,
+	} {
+		from := cpu()
+		o := run(t, source, func(r *scripting.Run) { r.Limits.Steps = 300_000 })
+		if took := cpu() - from; !strings.Contains(told(o), "too many steps") || took > 2*time.Second || int(o.Steps) > most {
+			t.Errorf("%s: %.80s after %d steps, %s", source, told(o), o.Steps, took)
+		}
+	}
+	const scores = "s = [k / 1000 for k in range(1, 200)]\n"
+	for _, source := range []string{ // that nobody chose: a round takes no more steps than those that are told
+		scores + "for k in range(1000): set(s)",
+		scores + "for k in range(20): d = {x: 0 for x in s}",
+		scores + "d = {x: 0 for x in s}\nr = [1, 2]\nfor k in range(5000): y = 0.5 in d and d[0.007] or r[k % 2]",
+		"p = [3, 3.5, 4, 4.5, 5] * 20\nfor k in range(500): set(p)",
+		"p = [3, 3.5, 4, 4.5, 5]\nd = {}\nfor k in range(200): d[p[k % 5]] = k",
+		"d = {k: 0 for k in range(3000)}\nfor k in range(3000): d[k] = d[k] + 1",
+		"a, b = set([(k, 1) for k in range(200)]), set([(k, 1) for k in range(200)])\nfor k in range(100): a == b",
+	} {
+		o := run(t, source, func(r *scripting.Run) { r.Limits.Steps = 120_000 })
+		if o.Error != nil {
+			t.Errorf("%s: %s after %d steps", source, told(o), o.Steps)
 		}
 	}
 }

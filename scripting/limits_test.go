@@ -167,6 +167,16 @@ func TestX11Prints(t *testing.T) {
 	if size := len(strings.Join(o.Logs, "\n")) + 1; size > scripting.MaxLogs || size < scripting.MaxLogs-2 || o.Dropped != 100*20000-len(strings.Join(o.Logs, "")) {
 		t.Errorf("%d bytes, %d dropped", size, o.Dropped)
 	}
+	for source, want := range map[string]string{ // each costs what it is long
+		`print(*["a short text"] * 8000)`:           "null",
+		`print(*["a" * 1000000] * 9)`:               "error: 1:6: a value of more than 8 MiB",
+		`print("", "", "", sep="a" * 8000000)`:      "error: 1:6: a value of more than 8 MiB",
+		`print(sep="aaaaaaaaaaaa", *[""] * 900000)`: "error: 1:6: a value of more than 8 MiB",
+	} {
+		if o := run(t, source); told(o) != want {
+			t.Errorf("%s: %s", source, told(o))
+		}
+	}
 	// What is no character is counted as what stands in its place.
 	o = run(t, "print(('é'[:1] + 'a') * 32000)")
 	if size := len(strings.Join(o.Logs, "")) + 1; size > scripting.MaxLogs || size < scripting.MaxLogs-4 || o.Dropped != 64000-len([]rune(strings.Join(o.Logs, ""))) {

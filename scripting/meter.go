@@ -16,6 +16,8 @@ type meter struct {
 	stored *crowd // the keys that were put into dicts one by one; see storing
 	stores int    // how many those were
 	room   int    // for how many of them stored is made
+
+	chains map[uint32]chain // the heaviest by hash; see crowding
 }
 
 // unitsPerStep is how many units of work, about 10 ns each, count as a step towards the
@@ -97,27 +99,44 @@ func (m *meter) made(v starlark.Value, err error) (starlark.Value, error) {
 	return v, nil
 }
 
-// key looks at what is to be hashed.
+// key looks at what is to be hashed, and written where an error says that it is missing.
 func (m *meter) key(thread *starlark.Thread, v starlark.Value) error {
-	switch v.(type) {
-	case starlark.String, starlark.Bytes, starlark.Tuple:
-		units, err := compared(v)
-		if err != nil {
+	switch v := v.(type) {
+	case starlark.String, starlark.Bytes:
+		return m.work(thread, 1+starlark.Len(v)/16)
+	case starlark.Int:
+		if n := bitLen(v); n > 64 {
+			if err := m.work(thread, square(n, n)/4); err != nil {
+				return err
+			}
+		}
+	case starlark.Float:
+	case starlark.Tuple:
+		w := weigher{left: maxCompared, plain: true}
+		if err := w.weigh(v, 0); err != nil {
+			return errCompared
+		}
+		if w.bytes > maxValueBytes {
+			return errValueBytes
+		}
+		if err := m.work(thread, maxCompared-w.left+w.bytes/16+w.digits); err != nil {
 			return err
 		}
-		return m.work(thread, units)
+	default:
+		return nil
 	}
-	return nil
+	return m.work(thread, m.found(v))
 }
 
 // keys looks at all elements of sequences before they are hashed into one dict or set.
 func (m *meter) keys(thread *starlark.Thread, all ...starlark.Value) error {
 	total := 0
 	for _, v := range all {
-		if err := m.sequence(thread, v); err != nil {
+		n, err := m.sequence(thread, v)
+		if err != nil {
 			return err
 		}
-		total += max(0, starlark.Len(v))
+		total += n
 	}
 	crowded := crowdOf(total)
 	var first chains // of the set, if it is one, in which the elements of the others are looked for
@@ -146,15 +165,32 @@ func (m *meter) keys(thread *starlark.Thread, all ...starlark.Value) error {
 	return nil
 }
 
-// sequence looks at what is to be gone through in one step.
-func (m *meter) sequence(thread *starlark.Thread, v starlark.Value) error {
+// sequence looks at what is to be gone through in one step, and returns how many values it has.
+func (m *meter) sequence(thread *starlark.Thread, v starlark.Value) (n int, err error) {
 	switch v := v.(type) {
 	case starlark.String: // not iterable
-		return nil
+		return 0, nil
 	case starlark.Sequence:
-		return m.fits(thread, 0, v.Len())
+		return v.Len(), m.fits(thread, 0, v.Len())
+	case starlark.Iterable:
+		return m.count(thread, v)
 	}
-	return nil
+	return 0, nil
+}
+
+// count is sequence for what does not say how many, such as codepoints(): it is gone through.
+func (m *meter) count(thread *starlark.Thread, v starlark.Iterable) (n int, err error) {
+	for range starlark.Elements(v) {
+		if n++; n > maxValueElements {
+			return n, errValueElements
+		}
+		if n%paidAtOnce == 0 {
+			if err := m.work(thread, paidAtOnce); err != nil {
+				return n, err
+			}
+		}
+	}
+	return n, m.work(thread, n%paidAtOnce)
 }
 
 // text looks at a value of which the text is to be made, and returns the size of it.

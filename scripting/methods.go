@@ -121,6 +121,13 @@ func (m *meter) before(thread *starlark.Thread, x starlark.Value, name string, a
 	case *starlark.List:
 		return m.listMethod(thread, x, name, args)
 	case *starlark.Dict:
+		if name == "update" {
+			for _, pair := range named { // one at a time becomes many
+				if err := m.storing(thread, pair[0]); err != nil {
+					return err
+				}
+			}
+		}
 		return m.dictMethod(thread, x, name, args)
 	case *starlark.Set:
 		if name == "pop" {
@@ -169,7 +176,7 @@ func (m *meter) textMethod(thread *starlark.Thread, s, name string, args starlar
 		if !ok {
 			return nil
 		}
-		if err := m.sequence(thread, list); err != nil {
+		if _, err := m.sequence(thread, list); err != nil {
 			return err
 		}
 		size := 0
@@ -359,7 +366,7 @@ func (m *meter) listMethod(thread *starlark.Thread, x *starlark.List, name strin
 		return m.work(thread, x.Len()/8)
 	case "extend":
 		if len(args) > 0 {
-			return m.fits(thread, 0, x.Len()+max(0, starlark.Len(args[0])))
+			return m.longer(thread, x, args[0])
 		}
 	case "index", "remove":
 		if len(args) > 0 {
@@ -431,34 +438,36 @@ func (m *meter) pairs(thread *starlark.Thread, v starlark.Value, into *starlark.
 	if !ok {
 		return nil
 	}
-	if err := m.sequence(thread, v); err != nil {
+	n, err := m.sequence(thread, v)
+	if err != nil {
 		return err
 	}
-	crowded := crowdOf(starlark.Len(v))
+	crowded := crowdOf(n)
 	var there chains
-	if n := starlark.Len(v); has > 0 && n > fewKeys && 16*n > has { // of fewer it takes longer to count those that are there
+	if has > 0 && n > fewKeys && 16*n > has { // of fewer it takes longer to count those that are there
 		there = chainsOf(into)
 	}
 	for pair := range starlark.Elements(list) {
-		if two, ok := pair.(starlark.Indexable); ok && two.Len() == 2 {
-			if err := m.key(thread, two.Index(0)); err != nil {
+		two, ok := pair.(starlark.Sequence) // a set or a dict of two keys, too
+		if !ok || two.Len() != 2 {
+			continue
+		}
+		for key := range starlark.Elements(two) {
+			if err := m.key(thread, key); err != nil {
 				return err
 			}
-			if crowded.few() || has > 0 { // some at a time become many
-				if err := m.storing(thread, two.Index(0)); err != nil {
+			if crowded.few || has > 0 { // some at a time become many
+				if err := m.storing(thread, key); err != nil {
 					return err
 				}
 			}
-			if err := m.crowding(thread, crowded, two.Index(0)); err != nil {
+			if err := m.crowding(thread, crowded, key); err != nil {
 				return err
 			}
-			if err := m.looking(thread, there, two.Index(0)); err != nil {
+			if err := m.looking(thread, there, key); err != nil {
 				return err
 			}
-		} else if set, ok := pair.(*starlark.Set); ok && set.Len() == 2 {
-			if err := m.keys(thread, set); err != nil {
-				return err
-			}
+			break // the other is the value
 		}
 	}
 	return nil

@@ -44,6 +44,9 @@ func countedFunctions() starlark.StringDict {
 		return args[0], m.allocate(2 * sizeElement)
 	})
 	scope[fnKey] = hiddenBuiltin(2, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+		if n, ok := args[0].(starlark.Int); ok && bitLen(n) <= 64 {
+			return n, nil // mostly an index
+		}
 		return args[0], m.key(thread, args[0])
 	})
 	scope[fnStored] = hiddenBuiltin(2, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
@@ -56,10 +59,19 @@ func countedFunctions() starlark.StringDict {
 		return args[0], m.allocate(sizeEntry)
 	})
 	scope[fnStar] = hiddenBuiltin(2, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
-		if err := m.sequence(thread, args[0]); err != nil {
+		n, err := m.sequence(thread, args[0])
+		if err != nil {
 			return nil, err
 		}
-		return args[0], m.allocate(sizeElement * max(0, starlark.Len(args[0])))
+		if starlark.Len(args[0]) < 0 {
+			n *= 3 // it grows as it is made, and each value of it is made
+		}
+		if d, ok := args[0].(*starlark.Dict); ok && n > fewKeys {
+			if err := m.again(thread, d); err != nil {
+				return nil, err
+			}
+		}
+		return args[0], m.allocate(sizeElement * n)
 	})
 	scope[fnMethod] = hiddenBuiltin(2, func(m *meter, _ *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
 		return m.method(args[0], string(args[1].(starlark.String)))
@@ -134,7 +146,7 @@ func hiddenBuiltin(steps uint64, f func(*meter, *starlark.Thread, starlark.Tuple
 func (m *meter) binary(thread *starlark.Thread, op syntax.Token, x, y starlark.Value) (starlark.Value, error) {
 	switch op {
 	case syntax.EQL, syntax.NEQ, syntax.LT, syntax.LE, syntax.GT, syntax.GE:
-		if err := m.comparable(thread, x, y); err != nil {
+		if err := m.comparable(thread, op, x, y); err != nil {
 			return nil, err
 		}
 		ok, err := starlark.Compare(op, x, y)
@@ -288,9 +300,22 @@ func (m *meter) interpolated(thread *starlark.Thread, format string, x starlark.
 	return m.fits(thread, size, 0)
 }
 
-// comparable looks at both sides of a comparison. Values of different types are not gone into.
-func (m *meter) comparable(thread *starlark.Thread, x, y starlark.Value) error {
-	if x.Type() != y.Type() {
+// comparable looks at both sides of a comparison. Values of different types are not gone into, but
+// for numbers, nor is what need but be equal to something empty.
+func (m *meter) comparable(thread *starlark.Thread, op syntax.Token, x, y starlark.Value) error {
+	equal, several := op == syntax.EQL || op == syntax.NEQ, false
+	switch x.(type) {
+	case starlark.Int, starlark.Float:
+		if x.Type() == y.Type() {
+			break
+		}
+		if _, units := alike(x, y, false); units > unitsOfSmall {
+			return m.work(thread, units)
+		}
+	case starlark.Tuple, *starlark.List, *starlark.Dict, *starlark.Set:
+		several = true
+	}
+	if x.Type() != y.Type() || several && equal && min(starlark.Len(x), starlark.Len(y)) == 0 {
 		return nil
 	}
 	a, err := compared(x)
@@ -301,11 +326,24 @@ func (m *meter) comparable(thread *starlark.Thread, x, y starlark.Value) error {
 	if err != nil {
 		return err
 	}
-	var met numbers
-	met.add(x)
-	met.add(y)
-	return m.work(thread, min(a, b)*met.times())
+	least, units := min(a, b), 0
+	if several { // both were gone through
+		units = min(maxCompared, max(a, b)-least)
+	}
+	if err := m.work(thread, least+units); err != nil || !several {
+		return err
+	}
+	if err := m.work(thread, m.within(x)+m.within(y)); err != nil {
+		return err
+	}
+	_, units = alike(x, y, !equal)
+	return m.work(thread, max(0, units-unitsOfAlike*least))
 }
+
+const (
+	unitsOfSmall = 256 // that the language needs to compare an integer of one word with a float
+	unitsOfAlike = 8   // of alike, for each that compared says, where numbers are small or of one kind
+)
 
 // contained looks at x in y.
 func (m *meter) contained(thread *starlark.Thread, x, y starlark.Value) error {
@@ -338,19 +376,28 @@ func (m *meter) search(thread *starlark.Thread, x starlark.Value, in starlark.Se
 		}
 		return m.work(thread, units)
 	}
-	var own numbers
-	own.add(x) // once: to look at a large integer takes as long as it is
-	if err := m.work(thread, in.Len()*each); err != nil || !numeric(x) {
+	if err := m.work(thread, (in.Len()+1)*each); err != nil {
 		return err
 	}
+	var own numbers
+	slack := unitsOfAlike * each
+	if numeric(x) {
+		own.add(x) // once: to look at a large integer takes as long as it is
+	}
 	for v := range starlark.Elements(in) {
-		if !numeric(v) || v.Type() == x.Type() {
-			continue // others are not gone into, or soon compared
+		units := 0
+		if !numeric(x) {
+			_, units = alike(x, v, false)
+			units -= slack
+		} else if numeric(v) && v.Type() != x.Type() { // others are not gone into, or soon compared
+			met := own
+			met.add(v)
+			units = each * (met.times() - 1)
 		}
-		met := own
-		met.add(v)
-		if err := m.work(thread, each*(met.times()-1)); err != nil {
-			return err
+		if units > 0 {
+			if err := m.work(thread, units); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -485,10 +532,22 @@ func verb(err error, is, should string) error {
 	return err
 }
 
+// longer looks at what is to be appended to a list.
+func (m *meter) longer(thread *starlark.Thread, x *starlark.List, more starlark.Value) error {
+	n := starlark.Len(more)
+	if n < 0 {
+		var err error
+		if n, err = m.sequence(thread, more); err != nil {
+			return err
+		}
+	}
+	return m.fits(thread, 0, x.Len()+n)
+}
+
 // extend appends to a list, by the language's own method.
 func (m *meter) extend(thread *starlark.Thread, x *starlark.List, more starlark.Iterable) error {
 	before := x.Len()
-	if err := m.fits(thread, 0, before+max(0, starlark.Len(more))); err != nil {
+	if err := m.longer(thread, x, more); err != nil {
 		return err
 	}
 	method, err := x.Attr("extend")

@@ -67,13 +67,14 @@ func Share(p *Program, with Sharing, local any) (*Shared, error) {
 		scope[name].Freeze()
 	}
 	_, failed := c.guard(local, func() (starlark.Value, error) {
-		s.globals, err = compiled.Init(c.task.thread, scope)
+		if s.globals, err = compiled.Init(c.task.thread, scope); err == nil {
+			err = c.meter.freeze(c.task.thread, s.globals)
+		}
 		return starlark.None, err
 	})
 	if failed != nil {
 		return nil, failed
 	}
-	s.globals.Freeze()
 	s.callers.New = func() any { return s.caller(with.Call) }
 	return s, nil
 }
@@ -138,7 +139,7 @@ func (c *caller) reset() {
 	thread.SetMaxExecutionSteps(r.mark)
 	r.final = nil
 	c.meter.total, c.meter.spent, c.meter.looked = 0, 0, 0
-	c.meter.stored, c.meter.stores, c.meter.room = nil, 0, 0
+	c.meter.stored, c.meter.stores, c.meter.room, c.meter.chains = nil, 0, 0, nil
 	c.local, c.task.local = nil, nil
 }
 

@@ -56,10 +56,11 @@ func (m *meter) builtin(thread *starlark.Thread, name string, args starlark.Tupl
 	var err error
 	switch name {
 	case "all", "any", "list", "tuple", "reversed", "enumerate":
-		err = m.sequence(thread, first)
+		_, err = m.sequence(thread, first)
 	case "bytes", "hash", "float":
-		if err = m.sequence(thread, first); err == nil {
-			err = m.runes(thread, max(0, starlark.Len(first)))
+		n := 0
+		if n, err = m.sequence(thread, first); err == nil {
+			err = m.runes(thread, max(n, starlark.Len(first)))
 		}
 	case "dict":
 		err = m.pairs(thread, first, nil)
@@ -141,23 +142,19 @@ func (m *meter) result(name string, v starlark.Value, columns int) (starlark.Val
 }
 
 func (m *meter) zipped(thread *starlark.Thread, args starlark.Tuple) error {
-	rows := maxValueElements + 1
-	for _, v := range args {
-		if n := starlark.Len(v); n >= 0 {
-			rows = min(rows, n)
-		}
-	}
 	if len(args) == 0 {
 		return nil
 	}
-	if rows > maxValueElements {
-		// Only what has no length of its own: elems() and its like are bounded when they are made.
-		for _, v := range args {
-			if starlark.Len(v) >= 0 {
-				return errValueElements
+	rows := maxValueElements + 1
+	for _, v := range args {
+		n := starlark.Len(v)
+		if n < 0 {
+			var err error
+			if n, err = m.sequence(thread, v); err != nil {
+				return err
 			}
 		}
-		return nil
+		rows = min(rows, n)
 	}
 	return m.fits(thread, 0, rows*len(args))
 }
@@ -168,12 +165,13 @@ func (m *meter) ordered(thread *starlark.Thread, name string, args starlark.Tupl
 	if len(args) == 1 || name == "sorted" && len(args) > 0 {
 		list = args[0]
 	}
-	if err := m.sequence(thread, list); err != nil {
+	n, err := m.sequence(thread, list)
+	if err != nil {
 		return nil, nil, err
 	}
 	rounds := 1
 	if name == "sorted" {
-		rounds = bits.Len(uint(max(1, starlark.Len(list))))
+		rounds = bits.Len(uint(max(1, n)))
 	}
 	key, at := starlark.Value(nil), -1
 	for i, pair := range named {
@@ -201,6 +199,9 @@ func (m *meter) ordered(thread *starlark.Thread, name string, args starlark.Tupl
 			}
 			units += n
 			met.add(v)
+			if err := m.work(thread, rounds*m.within(v)); err != nil {
+				return nil, nil, err
+			}
 		}
 		return args, named, m.work(thread, units*(rounds*met.times()-1))
 	}
@@ -215,7 +216,7 @@ func (m *meter) ordered(thread *starlark.Thread, name string, args starlark.Tupl
 			return nil, err
 		}
 		met.add(v)
-		return v, m.work(thread, n*rounds*met.times())
+		return v, m.work(thread, n*rounds*met.times()+rounds*m.within(v))
 	})
 	if at >= 0 {
 		named = slices.Clone(named)

@@ -37,6 +37,8 @@ type weigher struct {
 	left  int // values
 	bytes int // of its text, at the most
 
+	digits int // units of writing its large integers, where plain
+
 	json   bool   // bytes are those of its JSON text
 	plain  bool   // bytes are those of the texts in it, as a comparison meets them
 	cycles bool   // a value within itself is written as [...]
@@ -68,6 +70,7 @@ func (w *weigher) weigh(v starlark.Value, depth int) error {
 		if n > 64 && w.payer != nil {
 			return w.payer.work(w.thread, square(n, n)/4)
 		}
+		w.digits += square(n, n) / 4
 		return nil
 	case starlark.Bool, starlark.NoneType:
 		w.bytes += 5
@@ -201,15 +204,21 @@ func compared(v starlark.Value) (int, error) {
 }
 
 // numbers are the kinds of numbers that are compared with one another, in bits; 0 for none. Those
-// within lists and tuples are told apart by their places.
+// within lists and tuples are told apart by their places, of which there are mostPlaces.
 type numbers struct {
 	ints, floats int
 	at           []numbers
 	most         int // of times
+	places       int // of all within
 }
 
+const mostPlaces = 4096
+
 // add notes a value that compared has looked at: any other may be within itself.
-func (n *numbers) add(v starlark.Value) {
+func (n *numbers) add(v starlark.Value) { n.most = max(n.most, n.put(v, &n.places)) }
+
+// put is add, and returns times of what it noted.
+func (n *numbers) put(v starlark.Value, places *int) (most int) {
 	switch v := v.(type) {
 	case starlark.Int:
 		n.ints = max(n.ints, bitLen(v))
@@ -219,24 +228,35 @@ func (n *numbers) add(v starlark.Value) {
 	case starlark.Tuple, *starlark.List:
 		list := v.(starlark.Indexable)
 		for i := range list.Len() {
-			if i == len(n.at) {
-				n.at = append(n.at, numbers{})
-			}
-			n.at[i].add(list.Index(i))
-			n.most = max(n.most, n.at[i].most)
+			most = max(most, n.place(i, places).put(list.Index(i), places))
 		}
 	case *starlark.Dict:
-		if len(n.at) == 0 {
-			n.at = append(n.at, numbers{})
-		}
-		for _, x := range v.Entries() {
-			n.at[0].add(x) // of all keys together
-			n.most = max(n.most, n.at[0].most)
-		}
+		most = n.values(v, places)
 	}
 	if n.ints > 0 && n.floats > 0 {
-		n.most = max(n.most, 60+(n.ints+n.floats)/8)
+		most = max(most, 60+(n.ints+n.floats)/8)
 	}
+	return most
+}
+
+// values is put for the values of a dict, of all keys together.
+func (n *numbers) values(d *starlark.Dict, places *int) (most int) {
+	for _, x := range d.Entries() {
+		most = max(most, n.place(0, places).put(x, places))
+	}
+	return most
+}
+
+// place is that of an element; where there are too many, the same for all.
+func (n *numbers) place(i int, places *int) *numbers {
+	if i == len(n.at) && *places < mostPlaces {
+		*places++
+		n.at = append(n.at, numbers{})
+	}
+	if i < len(n.at) {
+		return &n.at[i]
+	}
+	return n
 }
 
 // times is how many times as long a comparison may take as compared says: the language makes

@@ -90,6 +90,9 @@ func (r *run) each(t *scripting.Task, args starlark.Tuple, named []starlark.Tupl
 		return nil, failed("collection: %d items, and at most %d are allowed", n, maxItems)
 	}
 	for v := range starlark.Elements(sequence) {
+		if bad := readable(v); bad != nil { // what is not may be within itself, and Freeze has no end then
+			return nil, failed("item %d: %s", len(l.items), bad)
+		}
 		v.Freeze()
 		l.items = append(l.items, v)
 	}

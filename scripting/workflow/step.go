@@ -296,11 +296,10 @@ func (h *handle) end(status string, output starlark.Value, err string) {
 	default:
 		r.completed = append(r.completed, h.id)
 	}
-	if output != nil {
-		output.Freeze()
-	}
-	if h.content != nil {
-		h.content.Freeze()
+	for i, v := range []starlark.Value{output, h.content} {
+		if v != nil && (i == 0 && status == statusCompleted || readable(v) == nil) { // a default may be within itself, and Freeze has no end then
+			v.Freeze()
+		}
 	}
 	if !h.began.IsZero() {
 		e.Took = time.Since(h.began)

@@ -163,8 +163,10 @@ func (c *visits) all(s *jsonschema.Schema, v any) int {
 			add(s.UnevaluatedProperties, x)
 		}
 	case []any:
-		items, _ := s.Items.([]*jsonschema.Schema) // as drafts before 2020-12 have PrefixItems
-		first := slices.Concat(s.PrefixItems, items)
+		first := s.PrefixItems
+		if len(first) == 0 {
+			first, _ = s.Items.([]*jsonschema.Schema) // as drafts before 2020-12 have them
+		}
 		for i, x := range v {
 			if i < len(first) {
 				add(first[i], x)

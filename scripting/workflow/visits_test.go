@@ -2,6 +2,7 @@ package workflow_test
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -140,6 +141,25 @@ parameters: {type: object, properties: {f: {$ref: "#/$defs/a"}}, $defs: {
 steps: [{id: a, tool: w.echo}]`))
 	f := strings.Repeat(`{"of":`, 30) + `{}` + strings.Repeat(`}`, 30)
 	if out, _ := play(t, w, `{"f":`+f+`}`, nil); !strings.HasPrefix(told(out), "arguments /: there are too many ways") {
+		t.Error(told(out))
+	}
+}
+
+// TestX36ManyFirstItems: the schemas of the first items are not copied for each array.
+func TestX36ManyFirstItems(t *testing.T) {
+	first := strings.TrimSuffix(strings.Repeat(`{type: integer},`, 5000), ",")
+	w := parse(t, composite(t, `
+parameters: {type: object, properties: {f: {$ref: "#/$defs/f"}, l: {type: array, items: {type: array, prefixItems: [`+first+`]}}},
+  $defs: {f: {anyOf: [{type: integer}, {type: object, properties: {of: {$ref: "#/$defs/f"}}}]}}}
+steps: [{id: a, tool: w.echo}]`))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	out, _ := play(t, w, `{"l":[[1]`+strings.Repeat(`,[1]`, 5000)+`]}`, nil)
+	runtime.ReadMemStats(&after)
+	if bytes := after.TotalAlloc - before.TotalAlloc; told(out) != "{}" || bytes > 100<<20 {
+		t.Errorf("%.100s, %d MiB", told(out), bytes>>20)
+	}
+	if out, _ := play(t, w, `{"l":[["x"]]}`, nil); !strings.HasPrefix(told(out), "arguments /l/0/0") {
 		t.Error(told(out))
 	}
 }
