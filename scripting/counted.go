@@ -74,7 +74,11 @@ func rewrite(s syntax.Stmt) syntax.Stmt {
 func assignment(s *syntax.AssignStmt) syntax.Stmt {
 	if s.Op != syntax.EQ {
 		op := s.Op - syntax.PLUS_EQ + syntax.PLUS
-		target(s.LHS)
+		if x, ok := unparen(s.LHS).(*syntax.IndexExpr); ok { // of a list, or a key that is there
+			x.X, x.Y = expr(x.X), key(fnKey, x.Lbrack, x.Y)
+		} else {
+			target(s.LHS)
+		}
 		s.RHS = expr(s.RHS)
 		switch {
 		case isLiteralOf(s.RHS, syntax.FLOAT), s.Op == syntax.SLASH_EQ:

@@ -110,8 +110,8 @@ func (c *crowd) add(key starlark.Value) (units int) {
 		if same && c.few {
 			dear = max(0, dear-freeUnits)
 		}
-		if same {
-			return perStored * (units + dear)
+		if same { // which is compared once
+			return perStored*units + dear
 		}
 	}
 	if c.more == nil {
@@ -273,9 +273,13 @@ func mixed(n starlark.Int, f starlark.Float) (same bool, units int) {
 }
 
 // crowding counts a key, and the work of going through those in its bucket. The heaviest chain of
-// each hash, of whatever dict, is kept for those that are looked for.
-func (m *meter) crowding(thread *starlark.Thread, c *crowd, key starlark.Value) error {
+// each hash, of whatever dict, is kept for those that are looked for. in is the dict or set that has
+// some of those that were counted; nil where it has all.
+func (m *meter) crowding(thread *starlark.Thread, c *crowd, key, in starlark.Value) error {
 	units := c.add(key)
+	if n := c.met.ints + c.met.floats; in != nil && n > 0 {
+		units = units * min(n, 1+starlark.Len(in)) / n
+	}
 	if met := c.met; (met.ints+met.floats)*60+(met.bits+met.exps)/8+met.units > heavyChain {
 		if m.chains == nil {
 			m.chains = map[uint32]chain{}
@@ -294,15 +298,16 @@ func (m *meter) crowding(thread *starlark.Thread, c *crowd, key starlark.Value) 
 func (m *meter) again(thread *starlark.Thread, d *starlark.Dict) error {
 	crowded := crowdOf(d.Len())
 	for key := range d.Entries() {
-		if err := m.crowding(thread, crowded, key); err != nil {
+		if err := m.crowding(thread, crowded, key, nil); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// found is the work of looking for a key among all that have its hash.
-func (m *meter) found(key starlark.Value) int {
+// found is the work of looking for a key among all that have its hash, of which no more than n are
+// where it is looked for.
+func (m *meter) found(key starlark.Value, n int) int {
 	if len(m.chains) == 0 {
 		return 0
 	}
@@ -311,7 +316,8 @@ func (m *meter) found(key starlark.Value) int {
 		return 0
 	}
 	c := m.chains[hash]
-	return c.against(key)
+	all := max(1, c.ints+c.floats)
+	return c.against(key) * min(max(0, n), all) / all
 }
 
 // within is found for all keys in a value that compared has looked at.
@@ -326,11 +332,11 @@ func (m *meter) within(v starlark.Value) (units int) {
 		}
 	case *starlark.Set:
 		for key := range starlark.Elements(v) {
-			units += m.found(key)
+			units += m.found(key, v.Len())
 		}
 	case *starlark.Dict:
 		for key, x := range v.Entries() {
-			units += m.found(key) + m.within(x)
+			units += m.found(key, v.Len()) + m.within(x)
 		}
 	}
 	return units
@@ -351,13 +357,13 @@ func (m *meter) looking(thread *starlark.Thread, c chains, key starlark.Value) e
 // storing counts a key that is put into a dict by itself. Which dict that is does not matter: keys
 // that were chosen crowd a bucket among those of all dicts too, and the names that many dicts have
 // in common are few.
-func (m *meter) storing(thread *starlark.Thread, key starlark.Value) error {
+func (m *meter) storing(thread *starlark.Thread, key, in starlark.Value) error {
 	if m.stores++; m.stores > m.room { // for as many again; those before are not counted again, which took as long
 		more := min(max(m.stores, fewKeys), maxValueElements) // that no dict has more of
 		m.room = m.stores + more
 		m.stored = crowdOf(more)
 	}
-	return m.crowding(thread, m.stored, key)
+	return m.crowding(thread, m.stored, key, in)
 }
 
 // crowded reports whether an object in a JSON text has names that were chosen. It reads the text

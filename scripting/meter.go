@@ -99,8 +99,9 @@ func (m *meter) made(v starlark.Value, err error) (starlark.Value, error) {
 	return v, nil
 }
 
-// key looks at what is to be hashed, and written where an error says that it is missing.
-func (m *meter) key(thread *starlark.Thread, v starlark.Value) error {
+// key looks at what is to be hashed, and written where an error says that it is missing. in is the
+// dict or set in which it is looked for; nil for one that is not known, or is counted elsewhere.
+func (m *meter) key(thread *starlark.Thread, v, in starlark.Value) error {
 	switch v := v.(type) {
 	case starlark.String, starlark.Bytes:
 		return m.work(thread, 1+starlark.Len(v)/16)
@@ -125,7 +126,10 @@ func (m *meter) key(thread *starlark.Thread, v starlark.Value) error {
 	default:
 		return nil
 	}
-	return m.work(thread, m.found(v))
+	if in == nil {
+		return nil
+	}
+	return m.work(thread, m.found(v, starlark.Len(in)))
 }
 
 // keys looks at all elements of sequences before they are hashed into one dict or set.
@@ -149,10 +153,10 @@ func (m *meter) keys(thread *starlark.Thread, all ...starlark.Value) error {
 			continue
 		}
 		for x := range starlark.Elements(list) {
-			if err := m.key(thread, x); err != nil {
+			if err := m.key(thread, x, nil); err != nil {
 				return err
 			}
-			if err := m.crowding(thread, crowded, x); err != nil {
+			if err := m.crowding(thread, crowded, x, nil); err != nil {
 				return err
 			}
 			if i > 0 {

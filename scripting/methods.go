@@ -123,7 +123,7 @@ func (m *meter) before(thread *starlark.Thread, x starlark.Value, name string, a
 	case *starlark.Dict:
 		if name == "update" {
 			for _, pair := range named { // one at a time becomes many
-				if err := m.storing(thread, pair[0]); err != nil {
+				if err := m.storing(thread, pair[0], nil); err != nil {
 					return err
 				}
 			}
@@ -143,10 +143,10 @@ func (m *meter) before(thread *starlark.Thread, x starlark.Value, name string, a
 			if name == "add" && x.Len() >= maxValueElements {
 				return errValueElements
 			}
-			if err := m.key(thread, args[0]); err != nil || name != "add" {
+			if err := m.key(thread, args[0], x); err != nil || name != "add" {
 				return err
 			}
-			return m.storing(thread, args[0])
+			return m.storing(thread, args[0], x)
 		}
 		total := x.Len()
 		for _, other := range args {
@@ -394,10 +394,10 @@ func (m *meter) dictMethod(thread *starlark.Thread, x *starlark.Dict, name strin
 			return errValueElements
 		}
 		if len(args) > 0 {
-			if err := m.key(thread, args[0]); err != nil || name != "setdefault" {
+			if err := m.key(thread, args[0], x); err != nil || name != "setdefault" {
 				return err
 			}
-			return m.storing(thread, args[0])
+			return m.storing(thread, args[0], x)
 		}
 	case "update":
 		if len(args) > 0 {
@@ -428,7 +428,7 @@ func (m *meter) pairs(thread *starlark.Thread, v starlark.Value, into *starlark.
 			return err
 		}
 		for key := range d.Entries() { // some at a time become many
-			if err := m.storing(thread, key); err != nil {
+			if err := m.storing(thread, key, nil); err != nil {
 				return err
 			}
 		}
@@ -453,15 +453,15 @@ func (m *meter) pairs(thread *starlark.Thread, v starlark.Value, into *starlark.
 			continue
 		}
 		for key := range starlark.Elements(two) {
-			if err := m.key(thread, key); err != nil {
+			if err := m.key(thread, key, nil); err != nil {
 				return err
 			}
 			if crowded.few || has > 0 { // some at a time become many
-				if err := m.storing(thread, key); err != nil {
+				if err := m.storing(thread, key, nil); err != nil {
 					return err
 				}
 			}
-			if err := m.crowding(thread, crowded, key); err != nil {
+			if err := m.crowding(thread, crowded, key, nil); err != nil {
 				return err
 			}
 			if err := m.looking(thread, there, key); err != nil {

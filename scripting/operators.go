@@ -47,13 +47,13 @@ func countedFunctions() starlark.StringDict {
 		if n, ok := args[0].(starlark.Int); ok && bitLen(n) <= 64 {
 			return n, nil // mostly an index
 		}
-		return args[0], m.key(thread, args[0])
+		return args[0], m.key(thread, args[0], nil)
 	})
 	scope[fnStored] = hiddenBuiltin(2, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
-		if err := m.key(thread, args[0]); err != nil {
+		if err := m.key(thread, args[0], nil); err != nil {
 			return nil, err
 		}
-		if err := m.storing(thread, args[0]); err != nil {
+		if err := m.storing(thread, args[0], nil); err != nil {
 			return nil, err
 		}
 		return args[0], m.allocate(sizeEntry)
@@ -355,7 +355,7 @@ func (m *meter) contained(thread *starlark.Thread, x, y starlark.Value) error {
 	case *starlark.List, starlark.Tuple:
 		return m.search(thread, x, y.(starlark.Sequence))
 	}
-	return m.key(thread, x)
+	return m.key(thread, x, y)
 }
 
 // search looks at a comparison of x with each element of a sequence.
@@ -467,10 +467,10 @@ func (m *meter) setIndex(thread *starlark.Thread, x, k, v starlark.Value) error 
 		if before >= maxValueElements {
 			return errValueElements
 		}
-		if err := m.key(thread, k); err != nil {
+		if err := m.key(thread, k, x); err != nil {
 			return err
 		}
-		if err := m.storing(thread, k); err != nil {
+		if err := m.storing(thread, k, x); err != nil {
 			return err
 		}
 		if err := x.SetKey(k, v); err != nil {
