@@ -270,6 +270,7 @@ func TestForwardedHeadersOfASession(t *testing.T) {
 				back.Await("GET", 1)
 			}
 			s.Notify("notifications/roots/list_changed", "")
+			back.Await("notifications/roots/list_changed", 1)
 			want := []string{"initialize", "notifications/initialized", "tools/call", "notifications/roots/list_changed", "notifications/cancelled"}
 			entered := make(chan struct{}, 1)
 			back.Once("tools/call", func(c *edgetest.Call) {

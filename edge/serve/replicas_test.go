@@ -505,7 +505,7 @@ func TestStoreAndLimitsAreMeasured(t *testing.T) {
 // for age takes nothing from the others.
 func TestItem01LifetimeOfACommonSession(t *testing.T) {
 	t.Parallel()
-	const ttl = 2 * time.Second
+	const ttl = 2 * time.Second * min(edgetest.Slower, 3)
 	p := newPair(t, edgetest.Legacy, edgetest.Settings(func(s *serve.Settings) { s.SessionTTL = ttl }))
 	used, listening := p.a.callerOf(t, edgetest.Legacy, ""), p.a.callerOf(t, edgetest.Legacy, "")
 	there := used.at(p.b)

@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -89,6 +90,7 @@ func (t *tally) end(e event, key string, w io.Writer) {
 			fmt.Fprintf(w, "%-4s %s  %.1fs\n", e.Action, e.Package, e.Elapsed)
 		}
 		if e.Action == "fail" {
+			t.cutShort(e.Package, w)
 			fmt.Fprint(w, text)
 			if e.FailedBuild == "" && !strings.Contains(text, "FAIL") {
 				t.failed++
@@ -105,6 +107,18 @@ func (t *tally) end(e event, key string, w io.Writer) {
 	case "skip":
 		reason := reasonOf(text)
 		t.skipped[reason] = append(t.skipped[reason], e.Test)
+	}
+}
+
+// cutShort prints what the tests of a package had printed that were running when it ended: by a
+// crash, or an exit.
+func (t *tally) cutShort(name string, w io.Writer) {
+	for _, key := range slices.Sorted(maps.Keys(t.output)) {
+		if test, of := strings.CutPrefix(key, name+" "); of {
+			t.failed++
+			fmt.Fprintf(w, "FAIL %s %s\n%s", name, test, t.output[key])
+			delete(t.output, key)
+		}
 	}
 }
 
