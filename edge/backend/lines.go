@@ -38,7 +38,7 @@ type lines struct {
 
 // hears is who hears what comes on a stream besides answers.
 type hears struct {
-	beside  func(*mcp.Message) // takes a message, and may keep it; called by one goroutine
+	beside  func(*mcp.Message) // takes a message, and may keep it; called by one goroutine, but for acknowledgements of subscriptions
 	ended   func()             // told of the end of the stream, but where close was called
 	listens func() bool        // whether somebody hears what belongs to no call; nil for never
 }

@@ -240,7 +240,12 @@ func (c *child) Listen(raw []byte, edits []mcp.Edit) error {
 		return err
 	}
 	id := bytes.Clone(n.IDText())
-	return c.listeners.add(nil, n, func(m *mcp.Message, _ bool) { c.h.Hear(m) }, c.listeners.send, func(why error) { c.h.Failed(id, why) })
+	return c.listeners.add(nil, n, owner{
+		hear: func(m *mcp.Message, _ bool) { c.h.Hear(m) },
+		pass: c.listeners.send,
+		done: func() {},
+		fail: func(why error) { c.h.Failed(id, why) },
+	})
 }
 
 // Unlisten is edge.Stream.Unlisten.

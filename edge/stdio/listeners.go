@@ -38,7 +38,7 @@ const (
 	unheard = 250 * time.Millisecond
 
 	// unanswered is how long the process may take to acknowledge a subscription of all.
-	unanswered = 30 * time.Second
+	unanswered = 5 * time.Minute
 )
 
 // ownListen begins the ids, JSON text, of the subscriptions of all listeners together.
@@ -64,14 +64,16 @@ type listeners struct {
 	waits []*listener               // of all, those that are not acknowledged
 	due   []func()                  // what is done once mu is free
 
-	now    *subscription   // of all, that the server has acknowledged; nil for none
-	next   *subscription   // that it was asked for and has not acknowledged; nil for none
-	past   map[string]bool // ids of those before now
-	ending map[string]bool // of those that were cancelled and are not answered
-	stale  bool            // the server may have forgotten now
-	timer  *time.Timer     // looks at all of this again; nil for never
-	number uint64          // of the last
-	meta   []byte          // JSON text: _meta of the last
+	now      *subscription   // of all, that the server has acknowledged; nil for none
+	next     *subscription   // that it was asked for and has not acknowledged; nil for none
+	past     map[string]bool // ids of those before now
+	ending   map[string]bool // of those that were cancelled and are not answered
+	stale    bool            // the server may have forgotten now
+	timer    *time.Timer     // looks at all of this again; nil for never
+	number   uint64          // of the last
+	meta     []byte          // JSON text: _meta of the last that was acknowledged; nil before
+	patience *time.Timer     // gives next up
+	whole    bool            // the server ends it when another is asked for: who listens to more has one by itself, with its lists
 
 	alone  map[string]*listener // subscriptions by themselves, by id
 	parked []*listener          // of alone, those to which nobody listens any longer, the oldest first
@@ -94,20 +96,27 @@ type listener struct {
 	lists lists
 	rest  *mcp.Message // the request without them, to be sent by itself; nil for nothing else
 	whole *mcp.Message // the request
-	hear  func(m *mcp.Message, must bool)
-	pass  func(raw []byte) error // sends to the process what is answered to the listener itself
-	fail  func(error)
-	uris  []uint64   // hashes of the resources that it listens to by itself
-	why   string     // why it is parked; "" while it is not
-	bare  bool       // the server honours nothing of what it listens to by itself
-	open  bool       // it was acknowledged
-	told  sync.Mutex // one thing after the other, the acknowledgement first
+	owner
+	uris []uint64   // hashes of the resources that it listens to by itself
+	why  string     // why it is parked; "" while it is not
+	bare bool       // the server honours nothing of what it listens to by itself
+	open bool       // it was acknowledged
+	told sync.Mutex // one thing after the other, the acknowledgement first
+}
+
+// owner is how a listener is told, and the process for it.
+type owner struct {
+	hear func(m *mcp.Message, must bool)
+	pass func(raw []byte) error // sends to the process what is answered to the owner itself
+	done func()                 // such an answer was kept from it
+	fail func(error)
 }
 
 // subscription is one subscriptions/listen for all.
 type subscription struct {
 	id              string
 	asked, honoured lists
+	meta            []byte
 	of              []*listener // who waits for it
 }
 
@@ -162,8 +171,8 @@ func listOf(method string) lists {
 }
 
 // add has one more listen. Errors are as of edge.Stream.Send.
-func (l *listeners) add(of *member, n *mcp.Message, hear func(*mcp.Message, bool), pass func([]byte) error, fail func(error)) error {
-	e := &listener{key: listenerKey{of, string(n.IDText())}, whole: n, hear: hear, pass: pass, fail: fail}
+func (l *listeners) add(of *member, n *mcp.Message, o owner) error {
+	e := &listener{key: listenerKey{of, string(n.IDText())}, whole: n, owner: o}
 	wished := n.Get("notifications")
 	var rest []byte
 	if wished.OK() {
@@ -177,7 +186,14 @@ func (l *listeners) add(of *member, n *mcp.Message, hear func(*mcp.Message, bool
 	}
 	l.mu.Lock()
 	defer l.unlock()
-	if e.lists == 0 {
+	if of != nil {
+		if of.mine == nil {
+			of.mine = make(map[*listener]bool)
+		}
+		of.mine[e] = true
+	}
+	if e.lists == 0 || e.rest != nil && l.whole {
+		e.lists = 0
 		l.byItself(e, n)
 		return nil
 	}
@@ -213,13 +229,8 @@ func (l *listeners) remove(of *member, id []byte, why string) {
 func (l *listeners) leave(of *member) {
 	l.mu.Lock()
 	defer l.unlock()
-	for k, e := range l.all {
-		if k.of == of {
-			l.drop(e)
-		}
-	}
-	for _, e := range l.alone {
-		if e.key.of == of {
+	for e := range of.mine {
+		if l.drop(e); l.alone[plain(e.key.id)] == e {
 			l.park(e, "its client has left")
 		}
 	}
@@ -245,11 +256,19 @@ func (l *listeners) drop(e *listener) {
 		}
 	}
 	l.waits = slices.DeleteFunc(l.waits, func(one *listener) bool { return one == e })
+	l.isGone(e)
+}
+
+// isGone notes of a listener that nothing has it any longer, if so.
+func (l *listeners) isGone(e *listener) {
+	if e.key.of != nil && l.all[e.key] != e && l.alone[plain(e.key.id)] != e {
+		delete(e.key.of.mine, e)
+	}
 }
 
 // rest has ended in a while what nobody listens to, unless somebody does then.
 func (l *listeners) rest() {
-	if len(l.parked) > 0 || len(l.all) == 0 && l.now != nil {
+	if len(l.parked) > 0 || len(l.all) == 0 && (l.now != nil || len(l.past) > 0) {
 		l.later(unheard)
 	}
 }
@@ -265,9 +284,10 @@ func (l *listeners) later(in time.Duration) {
 		defer l.unlock()
 		l.timer = nil
 		l.unpark()
-		if len(l.all) == 0 && l.next == nil && l.now != nil {
-			l.past = add(l.past, l.now.id)
-			l.now = nil
+		if len(l.all) == 0 && l.next == nil {
+			if l.now != nil {
+				l.past, l.now = add(l.past, l.now.id), nil
+			}
 			l.cancel()
 		}
 		l.step()
@@ -315,23 +335,17 @@ func (l *listeners) step() {
 func (l *listeners) ask() {
 	l.stale = false
 	l.number++
-	s := &subscription{id: ownListen + strconv.FormatUint(l.number, 10) + `"`, of: slices.Clone(l.waits)}
+	s := &subscription{id: ownListen + strconv.FormatUint(l.number, 10) + `"`, meta: l.meta, of: slices.Clone(l.waits)}
+	if s.meta == nil { // the server may refuse what one says of itself
+		s.of = s.of[:1]
+		s.meta, s.asked = ofAll(s.of[0].whole), s.of[0].lists
+	}
 	for _, e := range l.all {
-		s.asked |= e.lists
-	}
-	for _, e := range s.of { // of its _meta what the revision requires, and nothing that is of the one request
-		var required []mcp.Member
-		for _, m := range mcp.Members(e.whole.Get("_meta").Of(e.whole.Raw)) {
-			switch string(m.Name) {
-			case mcp.MetaVersion, mcp.MetaClientInfo, mcp.MetaCapabilities:
-				required = append(required, m)
-			}
-		}
-		if l.meta = mcp.Change(nil, nil, required...); len(l.meta) > maxMeta {
-			l.meta = mcp.Change(nil, nil, mcp.Raw(mcp.MetaVersion, mcp.Lookup(l.meta, mcp.MetaVersion)), mcp.With(mcp.MetaClientInfo, `{"name":"weir","version":""}`), mcp.With(mcp.MetaCapabilities, "{}"))
+		if l.meta != nil || e.open {
+			s.asked |= e.lists
 		}
 	}
-	params := mcp.Change(nil, nil, mcp.Raw("_meta", l.meta), mcp.Raw("notifications", mcp.Change(nil, nil, s.asked.members()...)))
+	params := mcp.Change(nil, nil, mcp.Raw("_meta", s.meta), mcp.Raw("notifications", mcp.Change(nil, nil, s.asked.members()...)))
 	if err := l.send(mcp.AppendRequest(nil, []byte(s.id), "subscriptions/listen", params)); err != nil {
 		for _, e := range s.of {
 			l.drop(e)
@@ -343,18 +357,32 @@ func (l *listeners) ask() {
 		return
 	}
 	l.next = s
-	time.AfterFunc(unanswered, func() {
+	l.patience = time.AfterFunc(unanswered, func() {
 		defer edge.Contain(l.log, "listeners")
-		if l.isNext(s) {
-			l.over([]byte(s.id), nil, edge.Errorf(edge.Unavailable, "listen", "the server has not acknowledged the subscription in %s", unanswered))
+		l.mu.Lock()
+		defer l.unlock()
+		if l.next == s {
+			l.past = add(l.past, s.id) // what comes later is not heard
+			l.ends(s.id, nil, edge.Errorf(edge.Unavailable, "listen", "the server has not acknowledged the subscription in %s", unanswered))
 		}
 	})
 }
 
-func (l *listeners) isNext(s *subscription) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.next == s
+// ofAll is what a subscription of all has for _meta: what the revision requires of a request, and
+// nothing that is of the one.
+func ofAll(request *mcp.Message) []byte {
+	var required []mcp.Member
+	for _, m := range mcp.Members(request.Get("_meta").Of(request.Raw)) {
+		switch string(m.Name) {
+		case mcp.MetaVersion, mcp.MetaClientInfo, mcp.MetaCapabilities:
+			required = append(required, m)
+		}
+	}
+	meta := mcp.Change(nil, nil, required...)
+	if len(meta) <= maxMeta {
+		return meta
+	}
+	return mcp.Change(nil, nil, mcp.Raw(mcp.MetaVersion, mcp.Lookup(meta, mcp.MetaVersion)), mcp.With(mcp.MetaClientInfo, `{"name":"weir","version":""}`), mcp.With(mcp.MetaCapabilities, "{}"))
 }
 
 // admit tells a listener that it is heard, and of what; one that listens to more than lists when
@@ -438,8 +466,11 @@ func (l *listeners) acknowledged(id []byte, n *mcp.Message) bool {
 			return false
 		}
 		var lists lists
-		if l.now != nil {
+		switch {
+		case l.now != nil:
 			lists = e.lists & l.now.honoured
+		case l.next != nil: // which takes the place of one that has ended
+			lists = e.lists & l.next.asked
 		}
 		one := n.Clone()
 		if said.OK() {
@@ -454,9 +485,15 @@ func (l *listeners) acknowledged(id []byte, n *mcp.Message) bool {
 		return true
 	}
 	if !l.next.is(string(id)) {
+		if l.past[string(id)] { // it comes late, and the server may tell of lists under it alone
+			l.stale = true
+			l.step()
+		}
 		return true
 	}
 	s := l.next
+	l.patience.Stop()
+	l.meta = s.meta
 	if s.honoured = s.asked; said.OK() {
 		some, _ := listsOf(said.Of(n.Raw))
 		s.honoured &= some
@@ -538,9 +575,11 @@ func (l *listeners) over(id []byte, n *mcp.Message, why error) bool {
 			l.count()
 		default:
 			// A server ends at once what it honours nothing of; the lists go on.
-			bare = e.bare && n != nil && n.Kind == mcp.Result && l.all[e.key] == e
+			bare = e.bare && n != nil && n.Kind == mcp.Result && l.all[e.key] == e && (l.next != nil || l.now != nil && e.lists&l.now.honoured != 0)
 			l.forget(e)
-			if !bare {
+			if bare {
+				l.due = append(l.due, e.done)
+			} else {
 				l.drop(e)
 			}
 		}
@@ -549,15 +588,19 @@ func (l *listeners) over(id []byte, n *mcp.Message, why error) bool {
 		l.rest()
 		return bare
 	}
+	l.ends(string(id), n, why)
+	return true
+}
+
+// ends is over for a subscription of all; mu is held.
+func (l *listeners) ends(own string, n *mcp.Message, why error) {
 	var ended []*listener
-	switch own := string(id); {
+	switch {
 	case l.next.is(own):
 		s := l.next
 		ended = s.of
 		l.next = nil
-		if n == nil { // what comes later is not heard
-			l.past = add(l.past, own)
-		}
+		l.patience.Stop()
 		for _, e := range l.all {
 			if e.open && l.now == nil { // it was to take the place of one that has ended
 				ended = append(ended, e)
@@ -568,6 +611,7 @@ func (l *listeners) over(id []byte, n *mcp.Message, why error) bool {
 		l.now = nil
 	case l.now.is(own):
 		for _, e := range l.all {
+			l.whole = l.whole || l.alone[plain(e.key.id)] == e
 			if e.open && (l.alone[plain(e.key.id)] != e || e.lists&l.now.honoured != 0) {
 				ended = append(ended, e)
 			}
@@ -591,7 +635,6 @@ func (l *listeners) over(id []byte, n *mcp.Message, why error) bool {
 	}
 	l.step()
 	l.rest()
-	return true
 }
 
 // over tells the listener of the end.

@@ -3,7 +3,9 @@ package stdio
 import (
 	"hash/maphash"
 	"slices"
+	"time"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
@@ -58,6 +60,7 @@ func (l *listeners) forget(e *listener) {
 		l.unlist(e)
 		l.parked = slices.DeleteFunc(l.parked, func(one *listener) bool { return one == e })
 		l.count()
+		l.isGone(e)
 	}
 }
 
@@ -109,7 +112,14 @@ func (l *listeners) unpark() {
 // tellEnd cancels a subscription by itself.
 func (l *listeners) tellEnd(e *listener) {
 	word := cancelled([]byte(e.key.id), e.why)
-	if e.pass(word) != nil { // whose it was is no longer there, or the process, which needs no word
-		_ = l.send(word)
+	if e.pass(word) == nil {
+		return
+	}
+	// Whose it was is no longer there, or the process, which needs no word.
+	if err := l.send(word); edge.KindOf(err) == edge.Overload {
+		time.AfterFunc(unheard, func() {
+			defer edge.Contain(l.log, "listeners")
+			l.tellEnd(e)
+		})
 	}
 }

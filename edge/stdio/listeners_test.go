@@ -156,3 +156,26 @@ func TestListenersOfOtherServers(t *testing.T) {
 		}
 	}
 }
+
+// TestListenerWithBadMeta: what one client says of itself, and the server refuses, ends nobody
+// else's listening, also when the process is asked again.
+func TestListenerWithBadMeta(t *testing.T) {
+	t.Parallel()
+	const prompts = "notifications/prompts/list_changed"
+	b := start(t, "modern forgets", func(c *stdio.Config) { c.Mode = stdio.Shared })
+	c := b.NewClient().As(edgetest.Modern, "")
+	good := c.Ask("1", "subscriptions/listen", `{"notifications":{"promptsListChanged":true}}`)
+	good.NextMessage()
+	body, head := c.Message("2", "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`)
+	if m := c.Post(strings.Replace(body, `/clientInfo":{"name":"`, `/clientInfo":{"name":"refused:`, 1), head...).NextMessage(); m.Method != "notifications/subscriptions/acknowledged" {
+		t.Fatalf("instead of the acknowledgement: %s %s", m.Method, m.Params)
+	}
+	c.Ask("3", "subscriptions/listen", `{"notifications":{"resourceSubscriptions":["a:b"]}}`).Close()
+	await(t, "the process is asked again", func() bool { return len(b.told("weir-listen-")) >= 3 })
+	if got := text(t, c.CallTool("9", "notify", `{"method":"`+prompts+`"}`)); got != "told" {
+		t.Fatal(got)
+	}
+	if m := good.NextMessage(); m.Method != prompts {
+		t.Errorf("instead of %s: %s", prompts, m.Method)
+	}
+}

@@ -282,7 +282,7 @@ func (s *played) handle(p *packet, line []byte) int {
 		s.tell("listen %s %s", p.ID, p.Params.Notifications)
 		s.mu.Lock()
 		s.remember(string(p.ID), p.Params.Notifications)
-		if strings.Contains(string(p.Params.Notifications), "refused:") {
+		if strings.Contains(string(p.Params.Notifications), "refused:") || strings.Contains(string(p.Params.Meta["io.modelcontextprotocol/clientInfo"]), "refused:") {
 			s.forget(string(p.ID))
 			s.mu.Unlock()
 			s.fail(p.ID, -32602, "no such resource")

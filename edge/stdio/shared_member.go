@@ -26,6 +26,8 @@ type member struct {
 	uris  map[string]bool
 	left  bool
 
+	mine map[*listener]bool // the mutex of the process's listeners guards it
+
 	mu    sync.Mutex
 	held  []func() // what the owner is to be told next
 	bytes int      // of it
@@ -151,11 +153,20 @@ func (m *member) Listen(raw []byte, edits []mcp.Edit) error {
 		return err
 	}
 	id := slices.Clone(n.IDText())
-	err = c.listeners.add(m, n, func(one *mcp.Message, must bool) {
-		if !m.tell(len(one.Raw), must, func() { m.h.Hear(one) }) {
-			m.s.b.dropped.Add(1)
-		}
-	}, func(raw []byte) error { return m.Send(raw, nil) }, func(why error) { m.tell(0, true, func() { m.h.Failed(id, why) }) })
+	err = c.listeners.add(m, n, owner{
+		hear: func(one *mcp.Message, must bool) {
+			if !m.tell(len(one.Raw), must, func() { m.h.Hear(one) }) {
+				m.s.b.dropped.Add(1)
+			}
+		},
+		pass: func(raw []byte) error { return m.Send(raw, nil) },
+		done: func() {
+			m.s.mu.Lock()
+			defer m.s.mu.Unlock()
+			m.s.drop(string(id))
+		},
+		fail: func(why error) { m.tell(0, true, func() { m.h.Failed(id, why) }) },
+	})
 	if m.gone() { // meanwhile
 		c.listeners.leave(m)
 	}
