@@ -199,7 +199,7 @@ func TestNewsBehindSeveral(t *testing.T) {
 					}
 					listed()
 				}
-				asked := map[string]int{} // processes, with what
+				asked := map[string]int{}                     // processes, with what
 				for _, line := range b.told("weir-listen-") { // of lists
 					words := strings.Fields(line)
 					asked[words[0]+" "+words[3]]++
