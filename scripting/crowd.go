@@ -55,6 +55,17 @@ func crowdOf(keys int) *crowd {
 	return &crowd{few: keys <= fewKeys, keys: make([]uint32, buckets)}
 }
 
+// sees notes the kind of a key that will be added: where numbers of both kinds will be, the first
+// of them are remembered too.
+func (c *crowd) sees(key starlark.Value) {
+	switch key.(type) {
+	case starlark.Int:
+		c.both |= 1
+	case starlark.Float:
+		c.both |= 2
+	}
+}
+
 // add counts a key, and returns the work of finding its place, in units: none in a bucket that is
 // not crowded, but for a tuple, and numbers of two kinds or large ones of one hash. In one that is, a
 // key that comes again, as the groups of many rows do, is one key.

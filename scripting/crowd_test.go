@@ -290,20 +290,23 @@ func TestX36NumbersOfOneHash(t *testing.T) {
 	const huge = "h = 3\nfor i in range(13): h = h * h\nh = [h - h % (1 << 32) + (i << 32) for i in range(64)]\n" // of 12,984 bits
 	const small = "i = [(k + 1) << 32 for k in range(128)]\nf = [(k + 1) * 1e-300 for k in range(128)]\n"
 	for source, most := range map[string]int{
-		huge + "return len(set(h + [(k + 1) * 1e-300 for k in range(9000)]))":                         120_000,
-		huge + "return len(set(h).intersection([1e-300] * 500000))":                                   5_000,
-		huge + "s = set(h)\nreturn [k for k in [1e-300] * 90000 if k in s]":                           5_000,
-		huge + "s = dict([(k, 0) for k in h])\nwhile True: s.get(1e-300)":                             5_000,
-		huge + "s = {k: 0 for k in h}\nk = 1e-300\nwhile True: s.pop(k, 0)":                           5_000,
-		huge + "s = {k: 0 for k in h}\nwhile True: k = s.get(0.5) if 0.5 in s else 0":                 5_000,
-		huge + small + "s, z = set(h), set(f[:64])\nwhile True: z <= s":                               5_000,
-		huge + small + "s, z = [set(h)], [set(f[:64])]\nwhile True: z == s":                           5_000,
-		huge + small + "s, z = {k: 0 for k in h}, {k: 0 for k in f[:64]}\nwhile True: z == s":         7_000,
-		huge + small + "sorted([set(h[:9]), set(f[:9])] * 5000)":                                      5_000,
-		small + "while True: set(i + f)":                                                              5_000,
-		small + "s = set(f)\nwhile True: s.discard(0)":                                                40_000,
-		small + "for k in range(999999): {x: 0 for x in i + f}":                                       9_000,
-		"s = set([(0,) * 3000 + (k << 32,) for k in range(10)])\nx = (0,) * 3001\nwhile True: x in s": 40_000,
+		huge + "return len(set(h + [(k + 1) * 1e-300 for k in range(9000)]))":                                              120_000,
+		"return len(set([k << 32 for k in range(1, 9)] + [1e-300] * 590000))":                                              120_000,
+		"return len(dict([(k << 32, 0) for k in range(1, 9)] + [(1e-300, 0)] * 590000))":                                   120_000,
+		"d, e = {(k + 1) * 1e-300: 0 for k in range(64)}, {(k + 1) << 32: 0 for k in range(64)}\nreturn d in [e] * 100000": 120_000,
+		huge + "return len(set(h).intersection([1e-300] * 500000))":                                                        5_000,
+		huge + "s = set(h)\nreturn [k for k in [1e-300] * 90000 if k in s]":                                                5_000,
+		huge + "s = dict([(k, 0) for k in h])\nwhile True: s.get(1e-300)":                                                  5_000,
+		huge + "s = {k: 0 for k in h}\nk = 1e-300\nwhile True: s.pop(k, 0)":                                                5_000,
+		huge + "s = {k: 0 for k in h}\nwhile True: k = s.get(0.5) if 0.5 in s else 0":                                      5_000,
+		huge + small + "s, z = set(h), set(f[:64])\nwhile True: z <= s":                                                    5_000,
+		huge + small + "s, z = [set(h)], [set(f[:64])]\nwhile True: z == s":                                                5_000,
+		huge + small + "s, z = {k: 0 for k in h}, {k: 0 for k in f[:64]}\nwhile True: z == s":                              7_000,
+		huge + small + "sorted([set(h[:9]), set(f[:9])] * 5000)":                                                           5_000,
+		small + "while True: set(i + f)":                                                                                   5_000,
+		small + "s = set(f)\nwhile True: s.discard(0)":                                                                     40_000,
+		small + "for k in range(999999): {x: 0 for x in i + f}":                                                            9_000,
+		"s = set([(0,) * 3000 + (k << 32,) for k in range(10)])\nx = (0,) * 3001\nwhile True: x in s":                      40_000,
 	} {
 		from := cpu()
 		o := run(t, source, func(r *scripting.Run) { r.Limits.Steps = 300_000 })

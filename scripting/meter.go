@@ -143,6 +143,13 @@ func (m *meter) keys(thread *starlark.Thread, all ...starlark.Value) error {
 		total += n
 	}
 	crowded := crowdOf(total)
+	for _, v := range all {
+		if list, ok := v.(starlark.Iterable); ok {
+			for x := range starlark.Elements(list) {
+				crowded.sees(x)
+			}
+		}
+	}
 	var first chains // of the set, if it is one, in which the elements of the others are looked for
 	if len(all) > 1 && total-starlark.Len(all[0]) > fewKeys {
 		first = chainsOf(all[0])

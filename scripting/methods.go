@@ -443,6 +443,11 @@ func (m *meter) pairs(thread *starlark.Thread, v starlark.Value, into *starlark.
 		return err
 	}
 	crowded := crowdOf(n)
+	for pair := range starlark.Elements(list) {
+		if two, ok := pair.(starlark.Indexable); ok && two.Len() == 2 {
+			crowded.sees(two.Index(0))
+		}
+	}
 	var there chains
 	if has > 0 && n > fewKeys && 16*n > has { // of fewer it takes longer to count those that are there
 		there = chainsOf(into)

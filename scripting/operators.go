@@ -380,13 +380,20 @@ func (m *meter) search(thread *starlark.Thread, x starlark.Value, in starlark.Se
 		return err
 	}
 	var own numbers
-	slack := unitsOfAlike * each
+	slack, looked := unitsOfAlike*each, 0
 	if numeric(x) {
 		own.add(x) // once: to look at a large integer takes as long as it is
+	} else {
+		looked = m.within(x)
 	}
 	for v := range starlark.Elements(in) {
 		units := 0
 		if !numeric(x) {
+			if looked > 0 && v.Type() == x.Type() && starlark.Len(v) == starlark.Len(x) {
+				if err := m.work(thread, looked); err != nil {
+					return err
+				}
+			}
 			_, units = alike(x, v, false)
 			units -= slack
 		} else if numeric(v) && v.Type() != x.Type() { // others are not gone into, or soon compared
