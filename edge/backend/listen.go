@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
@@ -427,7 +428,15 @@ func (b *Backend) listenModern(ctx context.Context, client *edge.Session, out ed
 	var streams sync.WaitGroup
 	defer streams.Wait()
 	defer cancel()
+	var last int64         // stream
+	var heard atomic.Int64 // the last that was acknowledged
 	start := func(resumes bool) *listening {
+		out := out
+		last++
+		number := last
+		if b.lined != nil { // all come in order, and what comes after the acknowledgement comes there
+			out = unless{out, func() bool { return heard.Load() > number }}
+		}
 		w.mu.Lock()
 		want, wanted := Wish{Tools: true, Prompts: true, Resources: true, URIs: w.uris.list()}, w.wanted
 		w.mu.Unlock()
@@ -439,6 +448,7 @@ func (b *Backend) listenModern(ctx context.Context, client *edge.Session, out ed
 			var once sync.Once
 			l.err = b.listenOnce(one, client, want, out, func(lacks []string) {
 				once.Do(func() {
+					heard.Store(max(heard.Load(), number))
 					close(l.acked)
 					w.acknowledged(wanted, lacks)
 					opened(resumes)
@@ -502,6 +512,20 @@ func (b *Backend) listenModern(ctx context.Context, client *edge.Session, out ed
 		wait = min(2*wait, 30*time.Second)
 		now = start(false)
 	}
+}
+
+// unless is a client that hears nothing once something is so.
+type unless struct {
+	edge.Client
+	so func() bool
+}
+
+// Send is edge.Client.Send.
+func (u unless) Send(n *mcp.Message) error {
+	if u.so() {
+		return nil
+	}
+	return u.Client.Send(n)
 }
 
 // watched returns the resources that the session waits for.

@@ -97,11 +97,12 @@ type listener struct {
 	rest  *mcp.Message // the request without them, to be sent by itself; nil for nothing else
 	whole *mcp.Message // the request
 	owner
-	uris []uint64   // hashes of the resources that it listens to by itself
-	why  string     // why it is parked; "" while it is not
-	bare bool       // the server honours nothing of what it listens to by itself
-	open bool       // it was acknowledged
-	told sync.Mutex // one thing after the other, the acknowledgement first
+	uris  []uint64   // hashes of the resources that it listens to by itself
+	early lists      // that have changed before it was acknowledged
+	why   string     // why it is parked; "" while it is not
+	bare  bool       // the server honours nothing of what it listens to by itself
+	open  bool       // it was acknowledged
+	told  sync.Mutex // one thing after the other, the acknowledgement first
 }
 
 // owner is how a listener is told, and the process for it.
@@ -169,6 +170,8 @@ func listOf(method string) lists {
 	}
 	return 0
 }
+
+var listMethods = []string{"notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed"}
 
 // add has one more listen. Errors are as of edge.Stream.Send.
 func (l *listeners) add(of *member, n *mcp.Message, o owner) error {
@@ -406,10 +409,16 @@ func (l *listeners) admit(e *listener) {
 // opens tells a listener of its acknowledgement, and from then on of changes.
 func (l *listeners) opens(e *listener, acknowledgement *mcp.Message) {
 	e.open, e.whole, e.rest = true, nil, nil
+	early := e.early
 	e.told.Lock() // nobody else has it before it is open
 	l.due = append(l.due, func() {
 		defer e.told.Unlock()
 		e.hear(acknowledgement, true)
+		for _, method := range listMethods {
+			if early&listOf(method) != 0 {
+				e.changed(method)
+			}
+		}
 	})
 }
 
@@ -540,7 +549,11 @@ func (l *listeners) changed(id []byte, n *mcp.Message) bool {
 	list, news := listOf(n.Method), false
 	for _, e := range l.all {
 		own := e.key.id == edge.NewsID
-		if !e.open || e.lists&list == 0 || own && news {
+		if e.lists&list == 0 || own && news {
+			continue
+		}
+		if !e.open {
+			e.early |= list
 			continue
 		}
 		news = news || own
@@ -635,6 +648,14 @@ func (l *listeners) ends(own string, n *mcp.Message, why error) {
 	}
 	l.step()
 	l.rest()
+}
+
+// changed tells the listener of a change of a list that came before its acknowledgement.
+func (e *listener) changed(method string) {
+	params := mcp.Change(nil, nil, mcp.Raw("_meta", mcp.Change(nil, nil, mcp.Raw(mcp.MetaSubscription, []byte(e.key.id)))))
+	if one, err := mcp.Decode(mcp.AppendRequest(nil, nil, method, params)); err == nil {
+		e.hear(one, false)
+	}
 }
 
 // over tells the listener of the end.
