@@ -124,55 +124,6 @@ type subscription struct {
 // is reports whether an id, JSON text, is that of the subscription.
 func (s *subscription) is(id string) bool { return s != nil && s.id == id }
 
-// lists are bits of the kinds of lists whose changes are told of.
-type lists uint8
-
-var listsByName = map[string]lists{"toolsListChanged": 1, "promptsListChanged": 2, "resourcesListChanged": 4}
-
-// listsOf splits the notifications member of subscriptions/listen: the lists that it wishes for,
-// and the JSON text of what else it is for.
-func listsOf(notifications []byte) (w lists, rest []byte) {
-	var drop []string
-	for _, f := range mcp.Members(notifications) {
-		kind, list := listsByName[string(f.Name)]
-		switch value := string(f.Value); {
-		case list && value == "true":
-			w |= kind
-		case list && value == "false":
-		case string(f.Name) == "resourceSubscriptions" && value[0] == '[' && len(mcp.Elements(f.Value)) == 0:
-		default:
-			continue
-		}
-		drop = append(drop, string(f.Name))
-	}
-	return w, mcp.Change(notifications, drop)
-}
-
-// members are the lists in the notifications member.
-func (w lists) members() (set []mcp.Member) {
-	for _, name := range []string{"toolsListChanged", "promptsListChanged", "resourcesListChanged"} {
-		if w&listsByName[name] != 0 {
-			set = append(set, mcp.With(name, "true"))
-		}
-	}
-	return set
-}
-
-// listOf is the list of whose change a notification tells; 0 for others.
-func listOf(method string) lists {
-	switch method {
-	case "notifications/tools/list_changed":
-		return 1
-	case "notifications/prompts/list_changed":
-		return 2
-	case "notifications/resources/list_changed":
-		return 4
-	}
-	return 0
-}
-
-var listMethods = []string{"notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed"}
-
 // add has one more listen. Errors are as of edge.Stream.Send.
 func (l *listeners) add(of *member, n *mcp.Message, o owner) error {
 	e := &listener{key: listenerKey{of, string(n.IDText())}, whole: n, owner: o}
@@ -350,7 +301,7 @@ func (l *listeners) ask() {
 	}
 	params := mcp.Change(nil, nil, mcp.Raw("_meta", s.meta), mcp.Raw("notifications", mcp.Change(nil, nil, s.asked.members()...)))
 	if err := l.send(mcp.AppendRequest(nil, []byte(s.id), "subscriptions/listen", params)); err != nil {
-		for _, e := range s.of {
+		for _, e := range slices.Clone(l.waits) { // it says nothing of one
 			l.drop(e)
 			l.due = append(l.due, func() { e.fail(err) })
 		}
