@@ -139,6 +139,7 @@ func (c *child) run() {
 	go c.w.close() // a descriptor that blocks may hold it up
 	c.log.end()
 	c.over(exit, known)
+	c.listeners.close()
 	close(c.done)
 }
 

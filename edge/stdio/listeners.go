@@ -191,6 +191,17 @@ func (l *listeners) leave(of *member) {
 	l.rest()
 }
 
+// close notes that the process has ended: its clocks keep nothing of it.
+func (l *listeners) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, clock := range []*time.Timer{l.timer, l.patience} {
+		if clock != nil {
+			clock.Stop()
+		}
+	}
+}
+
 // unlock frees mu, and does what is due.
 func (l *listeners) unlock() {
 	due := l.due
